@@ -15,8 +15,9 @@ import numpy as np
 from bench_audit import FINANCIAL, people
 
 import evenhand as eh
-from evenhand.auditing import estimating, sampling_progress
-from evenhand.models import sampling_plan
+from evenhand.auditing import progress as estimating
+from evenhand.auditing import progress as sampling_progress
+from evenhand.models import explaining as sampling_plan
 
 FINANCES = [f"x{j}" for j in range(FINANCIAL)]
 

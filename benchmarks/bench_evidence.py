@@ -12,7 +12,7 @@ from torch import nn
 
 import evenhand as eh
 from evenhand.attribution import attribute, feed_forward
-from evenhand.attribution.paths import integrate_paths
+from evenhand.attribution.gradients import integrate_paths
 from evenhand.auditing import reference
 
 SIZES = (10_000, 30_000, 100_000, 300_000)

@@ -48,7 +48,7 @@ libraries = "numpy pandas torch scipy.stats sklearn.ensemble altair statsmodels.
 for library in libraries.split():
     __import__(library)
     mark("import " + library)
-import evenhand.cli.app, evenhand.cli.gates, evenhand.cli.jobs, evenhand.auditing.audit
+import evenhand.cli.app, evenhand.cli.audits, evenhand.cli.jobs, evenhand.auditing.audit
 from evenhand.auditing.result import AuditResult
 gc.freeze()
 gc.enable()

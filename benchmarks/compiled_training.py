@@ -9,7 +9,8 @@ import numpy as np
 
 import evenhand as eh
 from evenhand.exceptions import EvenhandWarning
-from evenhand.training.engine import compiled, loop
+from evenhand.training.engine import epochs as compiled
+from evenhand.training.engine import loop
 
 
 def held_out_metrics(data: eh.Dataset, weight: float, n_seeds: int) -> np.ndarray:

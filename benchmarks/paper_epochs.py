@@ -13,8 +13,7 @@ from pathlib import Path
 
 from evenhand.datasets import load_dataset
 from evenhand.research.reproduction.epochs import run_epochs, table_epochs
-from evenhand.research.reproduction.settings import ProtocolSettings
-from evenhand.research.reproduction.store import ResultStore
+from evenhand.research.reproduction.settings import ProtocolSettings, ResultStore
 
 
 def numbers_in(text: str) -> list[int]:

@@ -196,8 +196,8 @@ def target(gains: pd.DataFrame) -> dict[str, Any]:
             "unconstrained": row.loc[name, "confirmed_unconstrained"],
             "chosen": row.loc[name, "confirmed_chosen"],
             "difference": row.loc[name, "confirmed_difference"],
-            "ci_low": row.loc[name, "confirmed_ci_low"],
-            "ci_high": row.loc[name, "confirmed_ci_high"],
+            "low": row.loc[name, "confirmed_low"],
+            "high": row.loc[name, "confirmed_high"],
         }
         for name in TOLD
     }
@@ -211,7 +211,7 @@ def target(gains: pd.DataFrame) -> dict[str, Any]:
             and found["eo_gap"][high] <= 0
         )
 
-    return {**found, "is_met": holds("difference", "difference"), "is_shown": holds("ci_low", "ci_high")}
+    return {**found, "is_met": holds("difference", "difference"), "is_shown": holds("low", "high")}
 
 
 def dominance(gains: pd.DataFrame, candidates: pd.DataFrame, paper: pd.DataFrame) -> pd.DataFrame:
@@ -310,8 +310,8 @@ def over_seeds(values: Sequence[float] | np.ndarray) -> dict[str, float]:
     half = stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
     return {
         "value": float(values.mean()),
-        "ci_low": float(values.mean() - half),
-        "ci_high": float(values.mean() + half),
+        "low": float(values.mean() - half),
+        "high": float(values.mean() + half),
     }
 
 

@@ -30,7 +30,7 @@ import evenhand as eh
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.splitting import sample_people, stratified_folds
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.searching.comparing import mean_interval
+from evenhand.searching.choice import mean_interval
 from evenhand.training import PAPER_SETTINGS, TrainingSettings, train
 from evenhand.training.folds import Fold, match_fold, stack_tables
 
@@ -187,7 +187,7 @@ def halved(values: np.ndarray, plain: np.ndarray) -> dict[str, Any]:
 def interval(values: Any) -> dict[str, Any]:
     """Mean over models with the interval that allows for folds that overlap."""
     found = mean_interval(np.asarray(values, dtype=float), TEST_SHARE)
-    return {"mean": rounded(found.value), "ci": [rounded(found.ci_low), rounded(found.ci_high)]}
+    return {"mean": rounded(found.value), "ci": [rounded(found.low), rounded(found.high)]}
 
 
 def keep(folder: Path, name: str, runs: pd.DataFrame) -> None:

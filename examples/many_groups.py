@@ -59,8 +59,8 @@ def main():
     if worst is not None:
         found = worst.estimate
         print(
-            f"\nStrongest evidence of an excess: {worst.value}, {found.value:.3f} ({found.ci_low:.3f} to "
-            f"{found.ci_high:.3f}), p = {worst.p_adjusted:.3f} after adjusting for the number of pairs of groups."
+            f"\nStrongest evidence of an excess: {worst.value}, {found.value:.3f} ({found.low:.3f} to "
+            f"{found.high:.3f}), p = {worst.p_adjusted:.3f} after adjusting for the number of pairs of groups."
         )
     for warning in result.warnings:
         print(f"! {warning}")

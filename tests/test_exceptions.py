@@ -7,7 +7,7 @@ import torch
 
 import evenhand as eh
 from evenhand.exceptions import EvenhandWarning
-from evenhand.inputs.tables.files import read_table
+from evenhand.inputs.tables.open import read_table
 
 
 @pytest.fixture

@@ -48,7 +48,7 @@ def with_names_apart(text: str) -> str:
 class ReferenceDocstrings(griffe.Extension):
     """Rewrites the docstring of every object that is collected."""
 
-    def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:  # noqa: ANN401 - the hook's signature
+    def on_instance(self, *, obj: griffe.Object, **kwargs: Any) -> None:
         """Called once for each object, with a docstring or without."""
         if obj.docstring:
             obj.docstring.value = with_names_apart(with_returned_prose(with_mathml(obj.docstring.value)))

@@ -18,7 +18,7 @@ FETCHED = {
 FETCHED_LINKS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "modulepreload", "manifest"}
 
 
-def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:  # noqa: ANN401 - mkdocs' signature
+def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
     """Put the help of every command where a page asks for it."""
     return markdown.replace(COMMANDS, "\n".join(command_sections())) if COMMANDS in markdown else markdown
 
@@ -29,7 +29,7 @@ def command_sections() -> Iterator[str]:
 
     from evenhand.cli import app
 
-    def sections(command: Any, name: str) -> Iterator[str]:  # noqa: ANN401 - typer bundles click and exports no type
+    def sections(command: Any, name: str) -> Iterator[str]:
         context = command.context_class(command, info_name=name, terminal_width=80, max_content_width=80)
         yield f"## `{name}`\n\n```text\n{command.get_help(context)}\n```\n"
         for child in getattr(command, "commands", {}).values():
@@ -38,7 +38,7 @@ def command_sections() -> Iterator[str]:
     return sections(typer.main.get_command(app), "evenhand")
 
 
-def on_post_build(config: Any, **kwargs: Any) -> None:  # noqa: ANN401 - mkdocs' signature
+def on_post_build(config: Any, **kwargs: Any) -> None:
     """Stop the build where a page or style sheet would fetch something from another host."""
     from mkdocs.exceptions import PluginError
 

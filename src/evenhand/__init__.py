@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from evenhand.attribution import integrated_gradients, label_group_baselines
     from evenhand.auditing.audit import audit, sensitivity
     from evenhand.auditing.checking import CheckResult, check
-    from evenhand.auditing.cut_offs import SegmentThresholds
     from evenhand.auditing.given import audit_given
     from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
-    from evenhand.auditing.options import AuditSettings
+    from evenhand.auditing.options import AuditSettings, SegmentThresholds
     from evenhand.auditing.regressions import Regressions, regressions
     from evenhand.auditing.result import AuditResult
     from evenhand.auditing.streaming import audit_stream
@@ -33,11 +32,10 @@ if TYPE_CHECKING:
     from evenhand.inputs.read_options import ReadOptions
     from evenhand.inputs.tables import read_table
     from evenhand.matching import match_diagnostics, match_pairs
-    from evenhand.metrics.cec import cec_scores
-    from evenhand.metrics.regimes import assign_regimes
+    from evenhand.metrics.cec import assign_regimes, cec_scores
     from evenhand.models.files import load_model
     from evenhand.searching import SearchResult, search
-    from evenhand.system.versions import show_versions
+    from evenhand.system.libraries import show_versions
     from evenhand.training import cec_loss
     from evenhand.training.classifier import CECClassifier
 
@@ -104,10 +102,10 @@ _HOME = {
     "ReadOptions": "evenhand.inputs.read_options",
     "Regressions": "evenhand.auditing.regressions",
     "SearchResult": "evenhand.searching",
-    "SegmentThresholds": "evenhand.auditing.cut_offs",
+    "SegmentThresholds": "evenhand.auditing.options",
     "TableEncoder": "evenhand.inputs.encoding",
     "Verification": "evenhand.auditing.verifying",
-    "assign_regimes": "evenhand.metrics.regimes",
+    "assign_regimes": "evenhand.metrics.cec",
     "audit": "evenhand.auditing.audit",
     "audit_given": "evenhand.auditing.given",
     "audit_stream": "evenhand.auditing.streaming",
@@ -129,7 +127,7 @@ _HOME = {
     "regressions": "evenhand.auditing.regressions",
     "search": "evenhand.searching",
     "sensitivity": "evenhand.auditing.audit",
-    "show_versions": "evenhand.system.versions",
+    "show_versions": "evenhand.system.libraries",
     "verify_pack": "evenhand.auditing.verifying",
 }
 

@@ -4,21 +4,9 @@ import contextlib
 import os
 import sys
 import warnings
+from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
-
-__all__ = [
-    "ArchiveError",
-    "DataFileError",
-    "DownloadError",
-    "EvenhandError",
-    "EvenhandWarning",
-    "InvalidInputError",
-    "InvalidTypeError",
-    "MissingExtraError",
-    "ModelFileError",
-    "StreamError",
-    "warn_caller",
-]
 
 _OURS = (f"{Path(__file__).parent}{os.sep}", contextlib.__file__)  # decorators of ours are called through contextlib
 
@@ -80,3 +68,18 @@ def first_line(error: BaseException) -> str:
     'no such column'
     """
     return (str(error).strip().splitlines() or [""])[0].rstrip(".:") or type(error).__name__
+
+
+def did_you_mean(name: str, options: Sequence[str]) -> str:
+    """A suggestion for the end of an error message.
+
+    Examples
+    --------
+    >>> did_you_mean("incme", ["income", "age"])
+    " Did you mean 'income'?"
+    """
+    close = get_close_matches(name, options, n=1)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    shown = ", ".join(repr(option) for option in options[:12])
+    return f" Available: {shown}{', ...' if len(options) > 12 else ''}."

@@ -7,8 +7,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
-from evenhand.auditing import between_groups
-from evenhand.auditing.between_groups import ByGroups
+from evenhand.auditing import evidence as between_groups
+from evenhand.auditing.evidence import ByGroups
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
 

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from evenhand.auditing.distributions import merge_distributions, pair_distributions
+from evenhand.auditing.summary import merge_distributions, pair_distributions
 from evenhand.exceptions import InvalidInputError
 from evenhand.system.files import json_ready
 

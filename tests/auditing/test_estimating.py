@@ -9,8 +9,8 @@ import torch
 
 import evenhand as eh
 from evenhand.auditing import audit as auditing
-from evenhand.auditing import estimating
-from evenhand.auditing.estimating import RunSize
+from evenhand.auditing import progress as estimating
+from evenhand.auditing.progress import RunSize
 from evenhand.auditing.streaming import stream
 from evenhand.system import threads
 

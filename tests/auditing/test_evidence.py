@@ -90,7 +90,7 @@ def test_weights_that_differ_are_found_with_their_direction(biased):
         truth = first[names.index(name)] - second[names.index(name)]
         estimate = rows[name].estimate
         assert np.sign(estimate.value) == np.sign(truth)
-        assert estimate.ci_low > 0 or estimate.ci_high < 0
+        assert estimate.low > 0 or estimate.high < 0
 
 
 def test_the_placebo_of_each_person_and_the_list_of_people(biased):
@@ -237,7 +237,7 @@ def test_leaving_a_financial_feature_out(biased):
     )
     assert table["left_out"].tolist() == ["none", "income", "credit_score"]
     assert (table["median_distance"].iloc[1:] < table["median_distance"].iloc[0]).all()
-    assert (table["ci_low"] <= table["excess"]).all()
+    assert (table["low"] <= table["excess"]).all()
     with pytest.raises(InvalidInputError, match="At least two financial features"):
         eh.sensitivity(planted.model, data.X, data.y, sensitive_features=data.group, financial_features=["income"])
 

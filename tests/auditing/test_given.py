@@ -10,7 +10,7 @@ from sklearn.metrics import accuracy_score
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.regimes import assign_regimes
+from evenhand.metrics.cec import assign_regimes
 
 F = ["income", "debt"]
 

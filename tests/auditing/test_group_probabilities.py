@@ -13,9 +13,9 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
-from evenhand.auditing.draw_estimates import DrawKey
-from evenhand.auditing.identities import is_same_people
-from evenhand.auditing.probable_groups import grouped, of_draw
+from evenhand.auditing.drawn_groups import DrawKey
+from evenhand.auditing.draws import grouped, of_draw
+from evenhand.auditing.people import is_same_people
 from evenhand.exceptions import InvalidInputError
 from evenhand.report.schema import load_schema
 from evenhand.research.studies.probabilities import CELLS, ProbabilityCell, probability_rows, probability_table

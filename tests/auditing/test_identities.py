@@ -6,9 +6,8 @@ import pytest
 import torch
 
 import evenhand as eh
-from evenhand.auditing.identities import fingerprint_of, is_same_people, people_prints, person_buckets, shown_prints
-from evenhand.auditing.influences import Influence, Influences, gap_key
-from evenhand.auditing.people import People
+from evenhand.auditing.evidence import Influence, Influences, gap_key
+from evenhand.auditing.people import People, fingerprint_of, is_same_people, people_prints, person_buckets, shown_prints
 from evenhand.inputs.fingerprints import hash_rows
 from evenhand.inputs.validation import as_groups
 from evenhand.metrics.influence import N_BUCKETS

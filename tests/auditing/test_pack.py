@@ -13,7 +13,7 @@ import pytest
 import evenhand as eh
 from evenhand.auditing import pack as packing
 from evenhand.exceptions import ArchiveError, InvalidInputError
-from evenhand.system.archives import write_archive
+from evenhand.system.files import write_archive
 
 FILES = {"MANIFEST.sha256", "README.txt", "audit.json", "audit.toml", "audit.xlsx", "memo.docx", "pack.json",
          "pairs.parquet", "report.html", "reproduce.py"}  # fmt: skip
@@ -45,8 +45,8 @@ def result(planted):
 def _no_charts():
     """Charts of the memo are not what is tested here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evenhand.report.document.png_of", lambda *_: b"")
-        patch.setattr("evenhand.report.word.WordDocument.picture", lambda *_: None)
+        patch.setattr("evenhand.report.memo.png_of", lambda *_: b"")
+        patch.setattr("evenhand.report.memo.WordDocument.picture", lambda *_: None)
         yield
 
 

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
 from evenhand.auditing.options import AuditSettings
-from evenhand.auditing.reason_codes import reasons_of_codes
+from evenhand.auditing.reasons import reasons_of_codes
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching import match_pairs
 from evenhand.matching.placebos import placebo_pairs
@@ -198,7 +198,7 @@ def test_different_standards_leave_less_in_common_than_placebo_pairs(biased):
     found = biased.to_dict()["reasons"]
     for name in ("shared", "rank_overlap"):
         excess = found[f"{name}_excess"]
-        assert excess["ci_high"] < 0
+        assert excess["high"] < 0
         assert excess["p_value"] < 0.001
         # The control moves the estimate little: the means differ by about the excess.
         assert found[f"compared_{name}"] - found[f"placebo_{name}"] == pytest.approx(excess["value"], abs=0.03)
@@ -299,7 +299,7 @@ def null_alarms(n_audits, seed, n=500):
         model = LogisticRegression().fit(*people(800, seed=10_000 + seed + k)[:2])
         reasons = eh.audit(model, X, y, sensitive_features=group, financial_features=FINANCIAL).reason_codes
         excesses = (reasons.shared_excess, reasons.rank_overlap_excess)
-        found.append([[e.p_value <= 0.05, e.ci_low > 0 or e.ci_high < 0] for e in excesses])
+        found.append([[e.p_value <= 0.05, e.low > 0 or e.high < 0] for e in excesses])
     return np.array(found).sum(axis=0)
 
 

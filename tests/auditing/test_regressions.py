@@ -161,7 +161,7 @@ def test_an_audit_has_decisions_scores_prices_and_its_pairs_in_one_table(people,
     gap = summary["score_gap"]
     assert (gap["group"], gap["reference"]) == ("b", result.regressions.reference)
     assert found.loc[("decision", "matched pairs"), "value"] == gap["decision"]["value"]
-    assert found.loc[("score, probability", "matched pairs"), "low"] == gap["probability"]["ci_low"]
+    assert found.loc[("score, probability", "matched pairs"), "low"] == gap["probability"]["low"]
     score = result.pairs.drop_duplicates("person").sort_values("person")["score"].to_numpy()
     is_group = group[rows] == "b"
     theirs = fitted(score, is_group, controls(inputs, is_all=True))

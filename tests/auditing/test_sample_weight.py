@@ -11,9 +11,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
-from evenhand.auditing.compared import _deviation
 from evenhand.auditing.history.metrics import audit_metrics
-from evenhand.auditing.quantiles import quantiles_of_parts, weighted_quantiles_of_parts
+from evenhand.auditing.summary import quantiles_of_parts, weighted_quantiles_of_parts
+from evenhand.auditing.triples import _deviation
 from evenhand.exceptions import InvalidInputError
 from evenhand.report.page import audit_sections
 from evenhand.report.schema import load_schema
@@ -300,7 +300,7 @@ def estimates(result):
     parts |= {row["feature"]: row for row in gap["features"] if row["feature"] not in FINANCIAL}
     sign = 1 if gap["group"] == "b" else -1  # the larger group is the reference, and that depends on the sample
     found_gaps = {
-        name: tuple(sorted(sign * part[end] for end in ("ci_low", "value", "ci_high"))) for name, part in parts.items()
+        name: tuple(sorted(sign * part[end] for end in ("low", "value", "high"))) for name, part in parts.items()
     }
     rates = {row["group"]: row for row in found["outcome"]["error_rates"]}
     shares = {

@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 import evenhand as eh
-from evenhand.auditing.scales import unit_factor
-from evenhand.models.fitted_scales import FittedScale
+from evenhand.auditing.direction import unit_factor
+from evenhand.models.introspection import FittedScale
 
 
 @pytest.fixture(scope="module")

@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.auditing import sums
+from evenhand.auditing import batch as sums
 from evenhand.auditing.assemble import screened_people
-from evenhand.auditing.sums import ScoreCounts, _by_score, text_codes
+from evenhand.auditing.batch import ScoreCounts, _by_score, text_codes
 from evenhand.metrics.roc import auc
 
 

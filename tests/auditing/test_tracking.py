@@ -5,7 +5,7 @@ import sys
 import pytest
 
 import evenhand as eh
-from evenhand.auditing.tracking import run_metrics
+from evenhand.auditing.pack import run_metrics
 from evenhand.exceptions import InvalidInputError
 
 mlflow = pytest.importorskip("mlflow")

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from evenhand.auditing.triples import range_limits, triples_by_range
-from evenhand.metrics.clustering import smallest_row
+from evenhand.metrics.excess import smallest_row
 
 
 @pytest.mark.parametrize("share_outside", [0.0, 0.3, 1.0])

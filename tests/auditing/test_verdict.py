@@ -13,9 +13,7 @@ from scipy import stats
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
-from evenhand.auditing.findings import findings_of, headline_of
-from evenhand.auditing.limits import beyond_limit
-from evenhand.auditing.verdict import verdict
+from evenhand.auditing.findings import beyond_limit, findings_of, headline_of, verdict
 from evenhand.report.schema import load_schema
 
 FORBIDDEN = ("fair", "discriminat", "biased")
@@ -33,7 +31,7 @@ def quiet(data):
         for row in gap["features"]:
             row["p_adjusted"] = 0.7
     for name in ("cec", "reasoning_gap"):
-        data["evidence"][name] |= {"value": 0.001, "ci_low": -0.01, "ci_high": 0.012, "p_value": 0.4}
+        data["evidence"][name] |= {"value": 0.001, "low": -0.01, "high": 0.012, "p_value": 0.4}
     for row in data["proxies"]["features"]:
         row["auc"] = 0.55
     return data
@@ -72,7 +70,7 @@ def test_nothing_found_says_what_could_have_been_found(data):
 def test_an_input_that_predicts_the_group_and_moves_scores_is_found_whatever_the_rest_says(data):
     quiet(data)
     row = data["score_gaps"][0]["features"][0]
-    row |= {"value": 0.2, "ci_low": 0.1, "ci_high": 0.3}
+    row |= {"value": 0.2, "low": 0.1, "high": 0.3}
     next(p for p in data["proxies"]["features"] if p["feature"] == row["feature"])["auc"] = 0.97
     first = findings_of(data)[0]
     assert (first.key, first.answer) == ("inputs", "yes")
@@ -81,14 +79,14 @@ def test_an_input_that_predicts_the_group_and_moves_scores_is_found_whatever_the
 
 
 def test_a_negative_excess_is_a_difference_in_spread(data):
-    quiet(data)["evidence"]["cec"] |= {"value": -0.03, "ci_low": -0.05, "ci_high": -0.01, "p_value": 0.999}
+    quiet(data)["evidence"]["cec"] |= {"value": -0.03, "low": -0.05, "high": -0.01, "p_value": 0.999}
     (excess,) = [one for one in findings_of(data) if one.key == "excess"]
     assert "differ in spread" in excess.sentence
 
 
 def test_what_was_not_estimated_is_open_and_says_why(data):
     nan = math.nan
-    data["evidence"]["cec"] |= {"value": nan, "ci_low": nan, "ci_high": nan, "p_value": nan, "note": "only 4 people"}
+    data["evidence"]["cec"] |= {"value": nan, "low": nan, "high": nan, "p_value": nan, "note": "only 4 people"}
     (excess,) = [one for one in findings_of(data) if one.key == "excess"]
     assert (excess.answer, excess.sentence) == ("open", "Whether explanations differ is not known: only 4 people.")
 
@@ -155,7 +153,7 @@ def with_gap(data, low, high):
     """The score gap of every pair of groups with such an interval."""
     for gap in data["score_gaps"]:
         value, error = (low + high) / 2, (high - low) / 2 / stats.t.ppf(0.975, 200)
-        gap["total"] |= {"value": value, "ci_low": low, "ci_high": high, "standard_error": error, "df": 200.0,
+        gap["total"] |= {"value": value, "low": low, "high": high, "standard_error": error, "df": 200.0,
                          "p_value": 2 * stats.t.sf(abs(value / error), 200)}  # fmt: skip
     return data
 
@@ -204,7 +202,7 @@ def test_the_answer_is_about_evidence_and_the_limit_about_size(data):
 
 
 def test_an_excess_below_0_is_below_any_limit_and_a_gap_below_0_is_not(data):
-    data["evidence"]["cec"] |= {"value": -0.5, "ci_low": -0.6, "ci_high": -0.4, "p_value": 1.0}
+    data["evidence"]["cec"] |= {"value": -0.5, "low": -0.6, "high": -0.4, "p_value": 1.0}
     data["settings"]["limits"] = {"excess": 0.01}
     (excess,) = [one for one in findings_of(data) if one.key == "excess"]
     assert excess.within_limit == "yes"
@@ -213,12 +211,12 @@ def test_an_excess_below_0_is_below_any_limit_and_a_gap_below_0_is_not(data):
 
 def test_inputs_beyond_a_limit_are_named(data):
     for row in data["score_gaps"][0]["features"]:
-        row |= {"value": 0.01, "ci_low": 0.0, "ci_high": 0.02, "p_value": 0.05, "standard_error": 0.005, "df": 200.0}
+        row |= {"value": 0.01, "low": 0.0, "high": 0.02, "p_value": 0.05, "standard_error": 0.005, "df": 200.0}
     first, second = data["score_gaps"][0]["features"][:2]
     data["settings"]["limits"] = {"inputs": 0.1}
     said = []
     for row in (first, second):
-        row |= {"value": -0.5, "ci_low": -0.52, "ci_high": -0.48, "p_value": 0.0}
+        row |= {"value": -0.5, "low": -0.52, "high": -0.48, "p_value": 0.0}
         (inputs,) = [one for one in findings_of(data) if one.key == "inputs"]
         assert inputs.within_limit == "no"
         said.append(inputs.sentence)
@@ -228,7 +226,7 @@ def test_inputs_beyond_a_limit_are_named(data):
 
 def test_what_was_not_estimated_is_within_no_limit(data):
     nan = math.nan
-    data["evidence"]["cec"] |= {"value": nan, "ci_low": nan, "ci_high": nan, "p_value": nan, "standard_error": nan}
+    data["evidence"]["cec"] |= {"value": nan, "low": nan, "high": nan, "p_value": nan, "standard_error": nan}
     data["settings"]["limits"] = {"excess": 0.1}
     (excess,) = [one for one in findings_of(data) if one.key == "excess"]
     assert (excess.answer, excess.within_limit) == ("open", "open")
@@ -238,7 +236,7 @@ def test_of_many_estimates_one_is_beyond_a_limit_seldom_by_chance():
     """Bonferroni: of 40 inputs whose true size is the limit itself, one is called larger in at most 5% of audits."""
     rng, n, alarms = np.random.default_rng(0), 40, 0
     for _ in range(400):
-        estimates = [{"value": 0.1 + 0.01 * z, "ci_low": 0, "ci_high": 1, "p_value": 0.0, "standard_error": 0.01,
+        estimates = [{"value": 0.1 + 0.01 * z, "low": 0, "high": 1, "p_value": 0.0, "standard_error": 0.01,
                       "df": 1e6} for z in rng.standard_normal(n)]  # fmt: skip
         alarms += bool(beyond_limit(0.1, estimates, has_side=True))
     assert 0 < alarms <= 400 * 0.05

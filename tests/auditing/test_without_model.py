@@ -153,7 +153,7 @@ def test_scores_alone_of_a_linear_model_give_its_gap(loans, classifier):
     alone = given(loans, scores=score).to_dict()
     whole = eh.audit(classifier, X, y, sensitive_features=group, financial_features=F).to_dict()
     # What finances add to a linear score is linear in them, so that the regression takes it out.
-    for name in ("value", "ci_low", "ci_high"):
+    for name in ("value", "low", "high"):
         assert alone["score_gap"]["logit"][name] == pytest.approx(whole["score_gap"]["logit"][name], abs=1e-5)
     assert list(differences(whole["outcome"], alone["outcome"])) == []
 

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from evenhand.cli.messages import with_options
+from evenhand.cli.terminal import with_options
 
 pytestmark = pytest.mark.integration
 

@@ -1,6 +1,6 @@
 import pytest
 
-from evenhand.cli.gates import crossed_gates, parse_gate
+from evenhand.cli.audits import crossed_gates, parse_gate
 from evenhand.exceptions import InvalidInputError
 
 FIGURES = {

@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 import evenhand as eh
 from evenhand.auditing.options import AuditOptions, AuditSettings, RoleOptions, StreamOptions
 from evenhand.cli import app
+from evenhand.cli.models import train
 from evenhand.cli.options import AuditPlan, plan_from_toml
-from evenhand.cli.training import train
 from evenhand.exceptions import InvalidInputError
 
 KINDS = (AuditOptions, RoleOptions, StreamOptions)

@@ -11,7 +11,7 @@ import pytest
 
 import evenhand as eh
 from evenhand import cli
-from evenhand.system.archives import write_archive
+from evenhand.system.files import write_archive
 
 pytestmark = pytest.mark.integration
 
@@ -23,8 +23,8 @@ PLAN = 'label = "outcome"\ngroup = "sex"\nfinancial_features = ["income", "debt"
 def _no_charts():
     """Charts of the memo are not what is tested here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evenhand.report.document.png_of", lambda *_: b"")
-        patch.setattr("evenhand.report.word.WordDocument.picture", lambda *_: None)
+        patch.setattr("evenhand.report.memo.png_of", lambda *_: b"")
+        patch.setattr("evenhand.report.memo.WordDocument.picture", lambda *_: None)
         yield
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from evenhand.datasets import load_adult, load_german, load_taiwan
 from evenhand.datasets.dataset import read_embedded
-from evenhand.datasets.german import GERMAN_CODES
-from evenhand.datasets.taiwan import TAIWAN_CODES
+from evenhand.datasets.embedded import GERMAN_CODES, TAIWAN_CODES
 from evenhand.exceptions import InvalidInputError
 
 EMBED = Path(__file__).parents[2] / "tools" / "embed_datasets.py"

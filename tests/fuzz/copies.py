@@ -23,8 +23,9 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from evenhand.models import onnx_process
-from evenhand.models.files import guarded, worker
+from evenhand.models import onnx as onnx_process
+from evenhand.models.files import apart as guarded
+from evenhand.models.files import apart as worker
 
 __all__ = ["Ended", "copied_processes", "in_a_copy"]
 

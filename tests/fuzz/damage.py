@@ -457,8 +457,7 @@ def _safetensors(content: bytes, rng: Rng, _: str) -> bytes:
     """Weights or words of a model of ours are altered and signed again, or the header is altered."""
     from safetensors.torch import load
 
-    from evenhand.training.model_file import _digest
-    from evenhand.training.tensor_file import tensor_bytes
+    from evenhand.training.model_file import _digest, tensor_bytes
 
     length = int.from_bytes(content[:8], "little")
     try:

@@ -65,7 +65,7 @@ def run(spoiled: Spoiled, model: Path, *, is_streamed: bool, is_written: bool) -
     before = sys.argv, warnings.showwarning
     try:
         sys.argv = ["evenhand", *words]
-        writer = contextlib.nullcontext() if is_written else patch("evenhand.cli.auditing.show_and_write", _show)
+        writer = contextlib.nullcontext() if is_written else patch("evenhand.cli.audits.show_and_write", _show)
         with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(shown), writer:
             main()
     except SystemExit as done:

@@ -23,7 +23,7 @@ from evenhand.cli import main
 from evenhand.exceptions import EvenhandError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
-from evenhand.models.files.skops_files import TRUSTED
+from evenhand.models.files.skops import TRUSTED
 
 __all__ = ["SECONDS", "emptied", "judge_command", "judge_models"]
 
@@ -127,7 +127,7 @@ def _commanded(words: list[str], codes: tuple[int, ...], *, is_written: bool) ->
     seen = _watched()
     errors = io.StringIO()
     sys.argv = ["evenhand", *words]
-    nothing = contextlib.nullcontext() if is_written else patch("evenhand.cli.auditing.show_and_write", _not_written)
+    nothing = contextlib.nullcontext() if is_written else patch("evenhand.cli.audits.show_and_write", _not_written)
     code = 0
     with contextlib.redirect_stderr(errors), contextlib.redirect_stdout(io.StringIO()), nothing:
         try:

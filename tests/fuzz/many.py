@@ -55,7 +55,7 @@ WITHSTOOD = ("refused", "accepted")
 _LIBRARIES = (
     *("xgboost", "lightgbm", "catboost", "onnx", "onnxruntime", "skops.io", "sklearn_pmml_model.auto_detect", "torch"),
     *("numba", "evenhand.cli.jobs", "evenhand.auditing.history", "evenhand.auditing.verifying", "evenhand.training"),
-    *("evenhand.models.trees.reading", "evenhand.models.trees.catboost_trees", "evenhand.report.history_page"),
+    *("evenhand.models.trees.libraries", "evenhand.models.trees.libraries", "evenhand.report.history"),
 )
 _TOGETHER = 10  # files that one copy opens
 _WRITTEN = 10  # every so many, pages and workbooks are written, too

@@ -9,7 +9,7 @@ import torch
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.alignment import in_row_order
+from evenhand.inputs.validation import in_row_order
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evenhand.inputs.alike_names import alike_names
+from evenhand.inputs.validation import alike_names
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ import torch
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.group_names import MOST_GROUPS
-from evenhand.inputs.validation import as_groups, as_table
+from evenhand.inputs.validation import MOST_GROUPS, as_groups, as_table
 
 
 @pytest.mark.parametrize("values", [["Black", "Black ", "White"], ["black", "BLACK"], ["a b", "a  b"], ["ß", "SS"]])

@@ -5,7 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import TIE_TOLERANCE, NeighborIndex, cells, screening
+from evenhand.matching import TIE_TOLERANCE, NeighborIndex
+from evenhand.matching import neighbors as cells
+from evenhand.matching import neighbors as screening
 
 ENGINES = ("tree", "product")
 

@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from evenhand.metrics import clustering
-from evenhand.metrics.clustering import InMemory, Selection, estimate_excesses
-from evenhand.metrics.excess import excess_columns
-from evenhand.system.parallel import Threads
+from evenhand.metrics import excess as clustering
+from evenhand.metrics.excess import InMemory, Selection, estimate_excesses, excess_columns
+from evenhand.system.threads import Threads
 
 
 @dataclass(frozen=True)

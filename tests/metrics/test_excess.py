@@ -120,7 +120,7 @@ def test_p_values_are_uniform_and_intervals_cover_when_people_are_shared(rng):
     for _ in range(400):
         delta, placebo_delta, nodes = _triples(rng, n_people=60, n_each=2, n_matches=30)
         found = excess(delta, placebo_delta, nodes)
-        covered.append(found.ci_low <= 0.1 <= found.ci_high)
+        covered.append(found.low <= 0.1 <= found.high)
         p.append(stats.t.sf((found.value - 0.1) / found.standard_error, found.df))
     assert 0.92 <= np.mean(covered) <= 0.98
     assert stats.kstest(p, "uniform").pvalue > 0.01
@@ -136,7 +136,7 @@ def test_missing_scores_are_left_out_and_counted(rng):
 
 def test_too_few_people_give_nan_and_the_reason():
     found = excess(np.ones(9), np.zeros(9), np.arange(9))
-    assert np.isnan([found.value, found.ci_low, found.p_value, found.standard_error]).all()
+    assert np.isnan([found.value, found.low, found.p_value, found.standard_error]).all()
     assert found.note == "not estimated: 9 people with a triple, at least 10 needed"
     assert not found.is_estimated
     assert not found.is_weak

@@ -6,7 +6,7 @@ import statsmodels.api as sm
 from scipy.special import expit
 
 from evenhand.metrics.disparity import approval_disparity
-from evenhand.metrics.group_contrasts import group_contrasts
+from evenhand.metrics.pooling import group_contrasts
 
 N = 200_000
 

@@ -7,10 +7,9 @@ import pytest
 import torch
 from scipy import stats
 
-from evenhand.metrics.clustering import InMemory, Selection, estimate_excesses
-from evenhand.metrics.gap_sums import FinanceControls
+from evenhand.metrics.excess import InMemory, Selection, estimate_excesses
 from evenhand.metrics.influence import N_BUCKETS, bucket_sums, excess_influence, folded, standard_error_of_difference
-from evenhand.metrics.score_gap import group_gap
+from evenhand.metrics.score_gap import FinanceControls, group_gap
 
 N = 200
 

@@ -8,8 +8,8 @@ import statsmodels.api as sm
 from scipy import stats
 from statsmodels.imputation.bayes_mi import MI
 
-from evenhand.metrics.disparity.contrast import contrast_groups
-from evenhand.metrics.disparity.membership import membership_of, weighted_mean
+from evenhand.metrics.disparity.approvals import contrast_groups
+from evenhand.metrics.disparity.intervals import membership_of, weighted_mean
 from evenhand.metrics.pooling import DrawnEstimate, pool, pooled_influence, rubin
 
 

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.regimes import assign_regimes, regime_shares
+from evenhand.metrics.cec import assign_regimes, regime_shares
 
 cases = st.lists(st.tuples(st.booleans(), st.booleans(), st.floats(0, 1)), min_size=1, max_size=40)
 

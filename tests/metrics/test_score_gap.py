@@ -9,8 +9,7 @@ import torch
 from scipy import stats
 from scipy.spatial import cKDTree
 
-from evenhand.metrics.gap_sums import FinanceControls
-from evenhand.metrics.score_gap import group_gap, smallest_p_values
+from evenhand.metrics.score_gap import FinanceControls, group_gap, smallest_p_values
 
 
 @dataclass(frozen=True)
@@ -238,7 +237,7 @@ def test_a_planted_gap_is_found_with_its_size_and_side():
     pairs, controls = made(np.random.default_rng(3), n=600, gap=-0.5)
     first = group_gap(lambda: iter([pairs]), controls, 1, 0).columns[0]
     assert first.p_value < 1e-4
-    assert first.ci_low < -0.5 < first.ci_high
+    assert first.low < -0.5 < first.high
 
 
 def test_finances_alone_make_no_gap(rng):

@@ -15,11 +15,10 @@ from evenhand.metrics.disparity import (
     score_disparity,
     segmented_approvals,
 )
-from evenhand.metrics.disparity.intervals import cornfield, koopman, newcombe, wilson
-from evenhand.metrics.disparity.membership import effective_counts
+from evenhand.metrics.disparity.intervals import cornfield, effective_counts, koopman, newcombe, wilson
+from evenhand.metrics.estimate import RowWeights, effective_number_of_people, row_weights
 from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
 from evenhand.metrics.roc import auc_interval
-from evenhand.metrics.weights import RowWeights, effective_number_of_people, row_weights
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 
 import evenhand as eh
-from evenhand.models.input_columns import input_columns
+from evenhand.models.introspection import input_columns
 
 USED = ["income", "debt", "years"]
 

@@ -5,9 +5,9 @@ import pandas as pd
 import pytest
 
 import evenhand as eh
-from evenhand.auditing import sampling_progress
+from evenhand.auditing import progress as sampling_progress
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.sampling_plan import watched
+from evenhand.models.explaining import watched
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_an_error_that_is_no_share_is_refused():
 
 def test_the_time_is_said_before_and_progress_on_the_way(wide, capsys, monkeypatch):
     X, y, group = wide
-    monkeypatch.setattr("evenhand.auditing.sampling_progress._WORTH_SAYING", 0.0)
+    monkeypatch.setattr("evenhand.auditing.progress._WORTH_WAITING", 0.0)
     people = {"sensitive_features": group, "financial_features": ["a"]}
     silent = eh.audit(smooth, X, y, **people)
     assert capsys.readouterr().err == ""
@@ -94,14 +94,12 @@ def test_the_time_is_said_before_and_progress_on_the_way(wide, capsys, monkeypat
 def test_about_as_much_is_asked_as_was_expected(wide, monkeypatch):
     X, y, group = wide
     asked, expected = [], []
-    monkeypatch.setattr("evenhand.auditing.sampling_progress._WORTH_SAYING", 0.0)
+    monkeypatch.setattr("evenhand.auditing.progress._WORTH_WAITING", 0.0)
     monkeypatch.setattr(
-        "evenhand.auditing.sampling_progress.n_questions",
+        "evenhand.auditing.progress.n_questions",
         lambda reference, n, count=sampling_progress.n_questions: expected.append(count(reference, n)) or expected[-1],
     )
-    monkeypatch.setattr(
-        "evenhand.auditing.sampling_progress.watched", lambda explainer, _: watched(explainer, asked.append)
-    )
+    monkeypatch.setattr("evenhand.auditing.progress.watched", lambda explainer, _: watched(explainer, asked.append))
     eh.audit(smooth, X, y, sensitive_features=group, financial_features=["a"], progress=True)
     assert 0.8 < sum(asked) / expected[-1] < 1.2
 

@@ -14,9 +14,9 @@ from evenhand.models import scoring
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.models.risk import RiskModel
 from evenhand.models.scoring import joined, score_triples
 from evenhand.models.trees.adapter import TreeGame
+from evenhand.models.wrapped import RiskModel
 
 
 @pytest.fixture(scope="module")

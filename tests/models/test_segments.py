@@ -9,9 +9,8 @@ from torch import nn
 
 import evenhand as eh
 from evenhand.attribution import attribute
-from evenhand.models.explaining import Explainer
+from evenhand.models.explaining import ERROR, MOST_SEGMENTS, Explainer, needed_segments
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.models.segments import ERROR, MOST_SEGMENTS, needed_segments
 
 
 def explained_people(network, x, labels, groups):

@@ -9,14 +9,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.auditing.findings import findings_of
-from evenhand.auditing.verdict import verdict
-from evenhand.report.audit_tables import excess_table, feature_table, regime_table, split_table, weight_table
+from evenhand.auditing.findings import findings_of, verdict
+from evenhand.report.audit_tables import (
+    agreement_table,
+    excess_table,
+    feature_table,
+    finding_table,
+    regime_table,
+    score_gap_table,
+    split_table,
+    weight_table,
+)
 from evenhand.report.explorer import explorer_data, pairs_to_show
-from evenhand.report.finding_tables import finding_table, score_gap_table
 from evenhand.report.outcome_tables import gap_table, utility_table
 from evenhand.report.page import audit_page, audit_sections, key_metrics
-from evenhand.report.reason_tables import agreement_table
 from evenhand.report.registry import CHARTS
 from evenhand.report.tables import shown
 from evenhand.report.workbook import sheet_of
@@ -177,7 +183,7 @@ def test_every_heading_of_the_page_is_also_in_the_workbook(sections):
 
 def test_a_metric_that_was_not_estimated_says_so_with_its_note(result):
     data = copy.deepcopy(result.to_dict())
-    nothing = dict.fromkeys(("value", "ci_low", "ci_high", "p_value"), math.nan)
+    nothing = dict.fromkeys(("value", "low", "high", "p_value"), math.nan)
     data["evidence"]["splits"][0]["estimate"] |= {**nothing, "note": "only 3 people"}
     data["outcome"]["auc"], data["outcome"]["notes"]["auc"] = math.nan, "one label only"
     made = {section.id: section for section in audit_sections(data, "")}

@@ -1,6 +1,6 @@
 import pytest
 
-from evenhand.report import chart_library
+from evenhand.report import frame as chart_library
 
 
 @pytest.fixture

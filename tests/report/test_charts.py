@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.report import charts, drawing, outcome_charts
-from evenhand.report.plots import Plots
-from evenhand.report.registry import CHARTS
-from evenhand.report.theme import DARK, LIGHT, VARIABLES, css_variables, theme
+from evenhand.report import charts, drawing
+from evenhand.report import charts as outcome_charts
+from evenhand.report.drawing import DARK, LIGHT, VARIABLES, css_variables, theme
+from evenhand.report.registry import CHARTS, Plots
 
 NEED_EVIDENCE = {"score_gap", "excess", "excess_by", "drivers", "weights", "proxies", "sensitivity", "thresholds"}
 
@@ -101,7 +101,7 @@ def test_drivers_are_the_largest_contributions(result, data):
     shown = rows_of(charts.drivers(data), "value")
     found = sorted(result.evidence.features, key=lambda f: -abs(f.estimate.value))[: charts.MOST_FEATURES]
     assert [r["label"] for r in shown] == [f.feature for f in found]
-    assert [r["low"] for r in shown] == pytest.approx([f.estimate.ci_low for f in found])
+    assert [r["low"] for r in shown] == pytest.approx([f.estimate.low for f in found])
 
 
 def test_metrics_that_were_not_estimated_are_left_out(data):

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.report.conforming import first_fault
-from evenhand.report.schema import load_schema
+from evenhand.report.schema import first_fault, load_schema
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 from docx.oxml.ns import qn
 
 from evenhand.exceptions import EvenhandError, InvalidInputError
-from evenhand.report import document as module
+from evenhand.report import memo as module
 from evenhand.report.drawing import png_of
 from evenhand.report.page import audit_sections
 from evenhand.report.tables import INTERVAL, shown

@@ -12,11 +12,11 @@ import pytest
 import torch
 
 import evenhand as eh
-from evenhand.auditing.history.changes import compare_audits
+from evenhand.auditing.history.compare import compare_audits
 from evenhand.auditing.history.monitoring import monitor
 from evenhand.auditing.history.records import History, RecordedAudit
 from evenhand.report.frame import policy_hash
-from evenhand.report.history_page import comparison_page, monitoring_page
+from evenhand.report.history import comparison_page, monitoring_page
 
 HOSTILE = "</script><script>alert(1)</script>"
 

@@ -6,10 +6,10 @@ import numpy as np
 import openpyxl
 import pytest
 
+from evenhand.report.audit_tables import agreement_table, declined_table, rate_table
+from evenhand.report.charts import reason_rates
 from evenhand.report.drawing import specification
 from evenhand.report.page import audit_sections
-from evenhand.report.reason_charts import reason_rates
-from evenhand.report.reason_tables import agreement_table, declined_table, rate_table
 from evenhand.report.tables import shown
 from evenhand.report.workbook import sheet_of
 

@@ -11,8 +11,7 @@ import pytest
 import torch
 
 import evenhand as eh
-from evenhand.auditing.distributions import pair_distributions
-from evenhand.auditing.summary import SCHEMA
+from evenhand.auditing.summary import SCHEMA, pair_distributions
 from evenhand.report.schema import load_schema
 
 
@@ -144,9 +143,7 @@ def test_a_key_that_is_not_described_is_refused_at_every_fixed_level(validator, 
 def test_a_missing_key_is_refused_at_every_fixed_level(validator, with_evidence, tmp_path, path):
     complete = written(with_evidence, tmp_path)
     required = [key for key in at(complete, path) if not str(key).startswith("mean attribution") and key != "created"]
-    optional = {"placebo", "excess_ci_low", "excess_ci_high", "distributions"} | (
-        {"excess"} if "features" in path else set()
-    )
+    optional = {"placebo", "excess_low", "excess_high", "distributions"} | ({"excess"} if "features" in path else set())
     for key in set(required) - optional:
         document = copy.deepcopy(complete)
         del at(document, path)[key]

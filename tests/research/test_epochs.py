@@ -8,8 +8,7 @@ import pytest
 
 import evenhand as eh
 from evenhand.research.reproduction.epochs import AtEpochs, run_epochs, table_epochs
-from evenhand.research.reproduction.settings import ProtocolSettings
-from evenhand.research.reproduction.store import ResultRow, ResultStore
+from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore
 
 SETTINGS = ProtocolSettings.quick(n_folds=2, hidden=(8, 4))
 

@@ -11,10 +11,9 @@ from scipy import stats
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
 from evenhand.research.methods import NetworkSettings, make_method
-from evenhand.research.reproduction.folds import prepare_folds
+from evenhand.research.reproduction.evaluation import prepare_folds
 from evenhand.research.reproduction.gaps import GAP_NAMES, audited_metrics, compare_gaps, run_gaps, table_gaps
-from evenhand.research.reproduction.settings import ProtocolSettings
-from evenhand.research.reproduction.store import ResultRow, ResultStore
+from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore
 
 pytestmark = pytest.mark.integration
 

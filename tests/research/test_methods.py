@@ -31,9 +31,9 @@ from evenhand.research.methods import (
 )
 from evenhand.research.methods.adversarial import Adversary, adversarial_update
 from evenhand.research.methods.agarwal import AverageLogit, WeightedNetwork, _network_of
-from evenhand.research.methods.disparate_impact_remover import QuantileRepair
 from evenhand.research.methods.lagrangian import rate_differences
-from evenhand.research.methods.network import train_network
+from evenhand.research.methods.method import train_network
+from evenhand.research.methods.preprocessing import QuantileRepair
 from evenhand.training import PAPER_SETTINGS
 
 pytestmark = pytest.mark.integration
@@ -355,7 +355,7 @@ def test_multipliers_move_by_the_rates_of_decisions(train_people):
     settings = NetworkSettings(epochs=1, batch_size=len(y), learning_rate=1e-3)
     method = LagrangianConstraints(settings, dual_learning_rate=0.5).fit(X, y, sensitive_features=group)
     x = torch.from_numpy(method.encoder_.transform(X))
-    from evenhand.research.methods.network import new_network, seeded
+    from evenhand.research.methods.method import new_network, seeded
 
     with seeded(settings), torch.no_grad():
         logits = new_network(x.shape[1], settings)(x[np.random.default_rng(0).permutation(len(y))]).squeeze(-1)

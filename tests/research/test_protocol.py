@@ -19,25 +19,23 @@ from evenhand.research.methods import (
     register_method,
     registry,
 )
-from evenhand.research.methods.network import train_network
-from evenhand.research.reproduction import protocol, stacks
-from evenhand.research.reproduction.evaluation import evaluate_network
-from evenhand.research.reproduction.folds import prepare_folds
+from evenhand.research.methods.method import train_network
+from evenhand.research.reproduction import protocol
+from evenhand.research.reproduction import protocol as stacks
+from evenhand.research.reproduction.evaluation import evaluate_network, prepare_folds
 from evenhand.research.reproduction.protocol import (
     ProtocolSettings,
+    ablation_weights,
+    grid_weights,
     method_parameters,
     results_of,
     run_fingerprint,
     run_method,
     run_protocol,
-)
-from evenhand.research.reproduction.stacks import (
-    ablation_weights,
-    grid_weights,
     run_stacks,
     train_members,
 )
-from evenhand.research.reproduction.store import ResultRow, ResultStore
+from evenhand.research.reproduction.settings import ResultRow, ResultStore
 from evenhand.research.reproduction.tables import METRIC_NAMES
 from evenhand.training import Trainer
 from evenhand.training.folds import stack_tables

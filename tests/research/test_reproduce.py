@@ -24,11 +24,9 @@ from evenhand.research.reproduction.charts import (
     save_chart,
     to_svg,
 )
-from evenhand.research.reproduction.page import reproduction_page
-from evenhand.research.reproduction.protocol import ProtocolSettings
-from evenhand.research.reproduction.reproduce import reproduce, write_outputs
-from evenhand.research.reproduction.stacks import ablation_weights, grid_weights
-from evenhand.research.reproduction.store import ResultRow
+from evenhand.research.reproduction.protocol import ProtocolSettings, ablation_weights, grid_weights
+from evenhand.research.reproduction.reproduce import reproduce, reproduction_page, write_outputs
+from evenhand.research.reproduction.settings import ResultRow
 from evenhand.research.reproduction.tables import (
     METRIC_NAMES,
     PaperTable,

@@ -10,22 +10,33 @@ from scipy.stats import binom, binomtest
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.research.studies import calibration, models, power
+from evenhand.research.studies import calibration, power
+from evenhand.research.studies import worlds as models
 from evenhand.research.studies.alternatives import ALTERNATIVES
-from evenhand.research.studies.models import (
+from evenhand.research.studies.run import (
+    CALIBRATION,
+    POWER,
+    calibration_rows,
+    calibration_tables,
+    is_too_often,
+    power_rows,
+    read_audits,
+    run_audits,
+    run_study,
+)
+from evenhand.research.studies.study import FINDINGS, TESTS, chosen_cells, read_audit
+from evenhand.research.studies.worlds import (
     BIASES,
+    Groups,
+    People,
     audited_people,
     biased_inputs,
     biased_model,
     blind_model,
+    draw_groups,
     fitting_rows,
+    population,
 )
-from evenhand.research.studies.publish import CALIBRATION, POWER, run_study
-from evenhand.research.studies.readings import FINDINGS, TESTS, read_audit
-from evenhand.research.studies.run import read_audits, run_audits
-from evenhand.research.studies.study import chosen_cells
-from evenhand.research.studies.study_tables import calibration_rows, calibration_tables, is_too_often, power_rows
-from evenhand.research.studies.worlds import Groups, People, draw_groups, population
 
 # --- people ---
 
@@ -171,8 +182,8 @@ def test_intervals_are_counted_by_whether_they_hold_0(result):
     counts = read_audit(result)["intervals"]
     low, high = result.to_dict()["cec"]["weighing_ci"]
     assert counts["weighing"] == [int(low <= 0 <= high), 1]
-    features = [f.estimate for f in result.evidence.score_gaps[0].features if f.estimate.ci_low < f.estimate.ci_high]
-    assert counts["inputs"] == [sum(f.ci_low <= 0 <= f.ci_high for f in features), len(features)]
+    features = [f.estimate for f in result.evidence.score_gaps[0].features if f.estimate.low < f.estimate.high]
+    assert counts["inputs"] == [sum(f.low <= 0 <= f.high for f in features), len(features)]
 
 
 def test_what_is_0_by_construction_is_not_tested():

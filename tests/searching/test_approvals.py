@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.searching.approvals import approval_warnings, least_approved
+from evenhand.searching.confirming import approval_warnings, least_approved
 
 AROUND = np.array([-0.01, 0.0, 0.01])
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.searching import parse_constraint
-from evenhand.searching.choosing import ChoiceRule, honest_differences, reasons_of
+from evenhand.searching.choice import ChoiceRule, honest_differences, reasons_of
 from evenhand.searching.metrics import DIRECTIONS
 
 

@@ -4,20 +4,20 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.searching.comparing import front, mean_interval, paired_difference, worse_beyond_noise
+from evenhand.searching.choice import front, mean_interval, paired_difference, worse_beyond_noise
 
 
 def test_without_overlap_the_interval_is_students():
     values = np.array([0.1, 0.4, 0.2, 0.35, 0.3])
     found = mean_interval(values, test_share=0.0)
     expected = stats.ttest_1samp(values, 0.0).confidence_interval(0.95)
-    assert (found.ci_low, found.ci_high) == pytest.approx((expected.low, expected.high))
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
 
 
 def test_the_correction_widens_the_interval_by_nadeau_and_bengios_factor():
     values = np.array([0.1, 0.4, 0.2, 0.35, 0.3])
     plain, corrected = (mean_interval(values, share) for share in (0.0, 0.25))
-    ratio = (corrected.ci_high - corrected.ci_low) / (plain.ci_high - plain.ci_low)
+    ratio = (corrected.high - corrected.low) / (plain.high - plain.low)
     assert ratio == pytest.approx(np.sqrt((1 / 5 + 1 / 4) / (1 / 5)))
 
 
@@ -25,7 +25,7 @@ def test_a_figure_missing_in_a_fold_has_no_mean_and_one_fold_has_no_interval():
     assert np.isnan(mean_interval(np.array([0.1, np.nan]), 0.5).value)
     one = mean_interval(np.array([0.4]), 0.5)
     assert one.value == 0.4
-    assert np.isnan(one.ci_low)
+    assert np.isnan(one.low)
     assert not one.is_beyond_noise
 
 
@@ -38,7 +38,7 @@ def slow_front(figures, test_share):
         for j in range(n):
             differences = {k: paired_difference(d * v[j], d * v[i], test_share) for k, (v, d) in figures.items()}
             no_worse = all(found.value >= 0 for found in differences.values())
-            beyond = any(found.ci_low > 1e-12 for found in differences.values())
+            beyond = any(found.low > 1e-12 for found in differences.values())
             dominated |= i != j and no_worse and beyond
         kept.append(not dominated)
     return kept

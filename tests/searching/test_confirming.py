@@ -10,9 +10,8 @@ from sklearn.metrics import roc_auc_score
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching import confirming, parse_constraint, search
-from evenhand.searching.confirming import confirm
+from evenhand.searching.confirming import confirm, confirmation_sentences
 from evenhand.searching.people import EvaluationSettings, SearchPeople
-from evenhand.searching.sentences import confirmation_sentences
 
 N_NOISE = 6
 QUICK = EvaluationSettings(folds=2, n_compared=40)
@@ -114,7 +113,7 @@ def test_intervals_cover_the_truth():
     for _ in range(40):
         found = confirmed(people_of(*applicants(300, rng)), models, "auc", settings=QUICK).candidates[0].differences
         for name, value in truth.items():
-            covered[name].append(found[name].ci_low <= value <= found[name].ci_high)
+            covered[name].append(found[name].low <= value <= found[name].high)
     for name, inside in covered.items():
         assert 0.88 <= np.mean(inside) <= 1, name
 
@@ -124,14 +123,14 @@ def test_answers_follow_from_the_interval():
     people = people_of(*applicants(600, np.random.default_rng(3)))
     models = {0: linear(merit=1.0, proxy=1.0), 1: linear(merit=1.0, proxy=0.9)}
     found = confirmed(people, models, "score_gap", promised={1: 0.1}).candidates[0].objective
-    assert found.difference.ci_low <= found.difference.value <= found.difference.ci_high < 0
+    assert found.difference.low <= found.difference.value <= found.difference.high < 0
     assert found.answer == "confirmed"
     worse = confirmed(people, models | {0: models[1], 1: models[0]}, "score_gap", promised={1: 0.1})
     assert worse.candidates[0].objective.answer == "not confirmed"
     noise = {0: linear(merit=1.0, noise0=1.0), 1: linear(merit=1.0, noise1=1.0)}
     for promised, answer in ((0.5, "not confirmed"), (1e-3, "too few people to say")):
         told = confirmed(people, noise, "auc", promised={1: promised}).candidates[0].objective
-        assert told.difference.ci_low < 0 < told.difference.ci_high < 0.5
+        assert told.difference.low < 0 < told.difference.high < 0.5
         assert told.answer == answer
 
 
@@ -169,7 +168,7 @@ def test_intervals_of_several_candidates_allow_for_their_number():
     assert [of.candidate for of in three.candidates] == [1, 2, 3]
     one, of_three = (found.candidates[0].objective.difference for found in (alone, three))
     assert of_three.value == one.value
-    assert of_three.ci_high - of_three.ci_low > 1.1 * (one.ci_high - one.ci_low)
+    assert of_three.high - of_three.low > 1.1 * (one.high - one.low)
     assert of_three.p_adjusted == pytest.approx(min(1, 3 * one.p_adjusted))
     assert three.confidence == pytest.approx(1 - 0.05 / 3)
     assert "98.3% interval" in confirmation_sentences(three, "auc")[0]
@@ -197,7 +196,7 @@ def test_rows_of_a_person_weigh_as_one():
     for clusters in (np.tile(np.arange(200), 3), None):
         people = people_of(X, y, group, clusters=clusters)
         found = confirmed(people, models, "auc").candidates[0].differences["auc"]
-        widths.append(found.ci_high - found.ci_low)
+        widths.append(found.high - found.low)
     assert widths[0] == pytest.approx(np.sqrt(3) * widths[1], rel=0.35)
 
 

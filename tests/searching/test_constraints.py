@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching import parse_constraint
-from evenhand.searching.constraints import check_asked
+from evenhand.searching.choice import check_asked
 from evenhand.searching.people import SearchPeople
 
 MEANS = {

@@ -9,7 +9,7 @@ from sklearn.tree import DecisionTreeClassifier
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.searching.effects import check_effect_columns, column_effects
+from evenhand.searching.scoring import check_effect_columns, column_effects
 from evenhand.training import StackedNetwork
 
 

@@ -16,12 +16,11 @@ from evenhand.exceptions import InvalidInputError, MissingExtraError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
 from evenhand.searching import search
-from evenhand.searching.estimators import repaired_people
+from evenhand.searching.candidates import repaired_people
 from evenhand.searching.families import ESTIMATORS, QUICK_REPAIRS, SPECS, Training, repaired
-from evenhand.searching.families.columns import kept_columns
-from evenhand.searching.families.libraries import held_to_one_thread
+from evenhand.searching.families.family import held_to_one_thread, kept_columns
 from evenhand.searching.people import SearchPeople
-from evenhand.searching.removals import proxy_drops
+from evenhand.searching.search import proxy_drops
 from evenhand.searching.space import candidates_of
 
 pytestmark = pytest.mark.integration  # models are trained, files are opened in processes
@@ -99,7 +98,7 @@ def test_fairshap_takes_values_of_matches_and_leaves_finances_labels_and_kinds(p
 
 
 def test_a_repair_that_takes_long_is_made_once_for_a_fold(given, monkeypatch):
-    from evenhand.searching import estimators
+    from evenhand.searching import candidates as estimators
 
     made = []
 

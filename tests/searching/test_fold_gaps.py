@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from evenhand.searching.fold_gaps import gap_name, is_signed_gap, oriented_gaps
+from evenhand.searching.scoring import gap_name, is_signed_gap, oriented_gaps
 
 FEATURES = ["age", "a|b [c]"]
 

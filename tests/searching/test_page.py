@@ -11,10 +11,10 @@ import pytest
 
 from evenhand.report.formatting import decimal
 from evenhand.searching import search
-from evenhand.searching.comparing import mean_interval
+from evenhand.searching.choice import mean_interval
+from evenhand.searching.metrics import metric_words
 from evenhand.searching.page import search_page
 from evenhand.searching.space import shown
-from evenhand.searching.words import metric_words
 
 pytestmark = pytest.mark.integration  # whole searches are trained
 
@@ -93,7 +93,7 @@ def test_the_frontier_is_drawn_with_intervals(result, page):
     assert tuple(row["candidate"] for row in on_line) == result.frontier.candidates
     for k in {*result.frontier.candidates, result.chosen, result.unconstrained}:
         found = mean_interval(result.metrics["auc"][k], result.test_share)
-        assert (points[k]["utility_low"], points[k]["utility_high"]) == pytest.approx((found.ci_low, found.ci_high))
+        assert (points[k]["utility_low"], points[k]["utility_high"]) == pytest.approx((found.low, found.high))
 
 
 def test_warnings_of_approvals_are_in_the_verdict(result):
@@ -126,7 +126,7 @@ def test_two_folds_have_no_honest_differences_to_draw(given):
 
 def test_every_reading_of_the_honest_difference_follows_its_interval(result):
     for row in result.cost_and_gain.itertuples():
-        is_beyond = row.honest_ci_low > 0 or row.honest_ci_high < 0
+        is_beyond = row.honest_low > 0 or row.honest_high < 0
         assert (row.honest_reading == "within noise") == (not is_beyond)
 
 

@@ -7,7 +7,8 @@ import pytest
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.searching import networks, search
+from evenhand.searching import candidates as networks
+from evenhand.searching import search
 from evenhand.searching.metrics import DIRECTIONS
 from evenhand.training import TrainingDivergedError
 

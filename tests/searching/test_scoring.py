@@ -11,11 +11,9 @@ import torch
 import evenhand as eh
 from evenhand.metrics.excess import excess
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.searching.fold_gaps import gap_name
 from evenhand.searching.metrics import fold_outcome
 from evenhand.searching.people import EvaluationSettings, SearchPeople
-from evenhand.searching.procedure import adjusted_mean
-from evenhand.searching.scoring import score_model, score_stack, score_weighted
+from evenhand.searching.scoring import adjusted_mean, gap_name, score_model, score_stack, score_weighted
 from evenhand.training import StackedNetwork
 
 

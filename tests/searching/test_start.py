@@ -18,9 +18,9 @@ from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.trees import read_trees
 from evenhand.searching import search
-from evenhand.searching.estimators import fit_estimator
-from evenhand.searching.families.starting import signs_in_trees
-from evenhand.searching.families.xgboost_files import learning_of
+from evenhand.searching.candidates import fit_estimator
+from evenhand.searching.families.family import signs_in_trees
+from evenhand.searching.families.xgboost import learning_of
 from evenhand.searching.people import SearchPeople
 from evenhand.searching.space import candidates_of
 from evenhand.searching.start import read_start

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.searching.utility import Payoff
+from evenhand.searching.metrics import Payoff
 
 
 def test_profit_is_the_confusion_matrix_times_the_payoffs():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from evenhand.searching.words import metric_words
+from evenhand.searching.metrics import metric_words
 
 pytestmark = pytest.mark.integration  # whole searches are trained
 
@@ -63,7 +63,7 @@ def test_cost_and_gain_are_numbers(workbook, result):
         "held out: chosen": "confirmed_chosen",
         "held out: difference": "confirmed_difference",
     }
-    columns["honest difference, upper"] = "honest_ci_high"
+    columns["honest difference, upper"] = "honest_high"
     for heading, column in columns.items():
         assert [row[heading] for row in rows] == pytest.approx(wanted[column].tolist())
 

@@ -7,8 +7,8 @@ import zipfile
 import pytest
 
 from evenhand.exceptions import ArchiveError
-from evenhand.system import archives
-from evenhand.system.archives import open_archive, write_archive
+from evenhand.system import files as archives
+from evenhand.system.files import open_archive, write_archive
 
 
 def written(path, entries, **options):

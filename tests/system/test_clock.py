@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.system.clock import time_of_writing
+from evenhand.system.files import time_of_writing
 
 
 def test_the_time_is_now_or_the_one_that_is_given(monkeypatch):

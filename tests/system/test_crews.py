@@ -10,10 +10,8 @@ import pytest
 import torch
 
 from evenhand.exceptions import StreamError
-from evenhand.system.crews import Processes
-from evenhand.system.parallel import Later, Threads, sum_in_order
-from evenhand.system.threads import n_cores
-from evenhand.system.workers import Workers
+from evenhand.system.processes import Processes, Workers
+from evenhand.system.threads import Later, Threads, n_cores, sum_in_order
 
 pytestmark = pytest.mark.integration
 

@@ -4,7 +4,7 @@ import socket
 import pytest
 
 from evenhand.exceptions import DownloadError, InvalidInputError
-from evenhand.system.download import download_file, progress_bar
+from evenhand.system.web import download_file, progress_bar
 
 BODY = b"a,b\n1,2\n" * 1000
 

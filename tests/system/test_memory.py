@@ -1,7 +1,7 @@
 import gc
 import sys
 
-from evenhand.system.memory import available_memory, quick_imports
+from evenhand.system.threads import available_memory, quick_imports
 
 
 def test_nothing_is_collected_while_modules_are_imported():

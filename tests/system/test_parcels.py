@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from evenhand.system.parcels import parcel
+from evenhand.system.processes import parcel
 
 
 def _mapped(array):

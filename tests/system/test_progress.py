@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from evenhand.system.progress import progress
+from evenhand.system.terminal import progress
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.exceptions import InvalidTypeError
-from evenhand.system.toml import toml_text
+from evenhand.system.files import toml_text
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 plain = st.one_of(st.booleans(), st.integers(-(2**62), 2**62), st.floats(allow_nan=False), texts)

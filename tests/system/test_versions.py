@@ -3,7 +3,7 @@ from __future__ import annotations
 from importlib import metadata
 
 import evenhand as eh
-from evenhand.system.versions import versions
+from evenhand.system.libraries import versions
 
 
 def test_every_installed_library_is_named_with_its_version(capsys):

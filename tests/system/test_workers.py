@@ -10,7 +10,7 @@ from concurrent.futures import BrokenExecutor, wait
 import psutil
 import pytest
 
-from evenhand.system.workers import Workers
+from evenhand.system.processes import Workers
 
 pytestmark = pytest.mark.integration
 
@@ -45,7 +45,7 @@ def test_a_killed_process_is_told_of_and_an_error_ends_the_others_at_once():
 def test_processes_end_with_a_parent_that_was_killed(tmp_path):
     script = tmp_path / "parent.py"
     script.write_text(
-        "import os, time\nfrom evenhand.system.workers import Workers\n"
+        "import os, time\nfrom evenhand.system.processes import Workers\n"
         "print(Workers(1).submit(os.getpid).result(), flush=True)\ntime.sleep(60)\n"
     )
     with subprocess.Popen([sys.executable, script], stdout=subprocess.PIPE, text=True) as parent:

@@ -193,7 +193,7 @@ def test_weights_that_are_about_to_collapse_the_model_are_named_half_way(german,
 
 
 def test_decisions_that_are_almost_all_alike_are_warned_of_half_way_whatever_is_explained(german, monkeypatch):
-    monkeypatch.setattr("evenhand.training.collapse._LEAST_EXPLAINED", -10.0)
+    monkeypatch.setattr("evenhand.training.settings._LEAST_EXPLAINED", -10.0)
     model = CECClassifier(financial_features=german.financial_features, device="cpu", **PAPER)
     with pytest.warns(EvenhandWarning, match="may end with the same decision for everyone"):
         model.fit(german.X, german.y, sensitive_features=german.group)
@@ -403,8 +403,7 @@ def test_the_group_is_a_required_keyword(small):
 def test_a_file_that_was_edited_and_signed_again_is_refused(edit, message, tmp_path):
     from safetensors.torch import load_file
 
-    from evenhand.training.model_file import _digest
-    from evenhand.training.tensor_file import tensor_bytes
+    from evenhand.training.model_file import _digest, tensor_bytes
 
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"income": rng.normal(size=60), "debt": rng.normal(size=60)})

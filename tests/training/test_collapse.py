@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import d2_log_loss_score, log_loss
 
-from evenhand.training.collapse import explained_share, is_about_to_collapse, label_entropy, term_gain
+from evenhand.training.settings import explained_share, is_about_to_collapse, label_entropy, term_gain
 
 
 def test_the_explained_share_is_that_of_scikit_learn(rng):

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from evenhand.training import TrainerState, TrainingDivergedError, TrainingSettings, train
-from evenhand.training.engine import compiled as compiled_module
+from evenhand.training.engine import epochs as compiled_module
 from evenhand.training.engine import loop as loop_module
 from evenhand.training.excess_objective import training_triples
 

@@ -14,7 +14,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.matching import match_pairs
 from evenhand.metrics.roc import auc
 from evenhand.models.dispatch import as_audited_model
-from evenhand.training.fairshap import matches_across, repaired, replaced, shapley_values
+from evenhand.training.repairs import matches_across, repaired, replaced, shapley_values
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # shap's import meets a deprecation of matplotlib

@@ -8,7 +8,7 @@ import torch
 from sklearn.metrics import roc_auc_score
 from torch.nn import functional
 
-from evenhand.attribution.paths import integrate_paths
+from evenhand.attribution.gradients import integrate_paths
 from evenhand.exceptions import InvalidInputError, ModelFileError
 from evenhand.training import (
     StackedNetwork,

@@ -7,7 +7,7 @@ from torch import nn
 from evenhand.attribution import feed_forward, integrated_gradients
 from evenhand.exceptions import InvalidInputError
 from evenhand.training import StackedNetwork
-from evenhand.training.engine.optimizer import AdamState, adam_rates, adam_step
+from evenhand.training.engine.step import AdamState, adam_rates, adam_step
 from evenhand.training.network import Layout
 
 

@@ -6,7 +6,7 @@ from scipy.stats.contingency import expected_freq
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.outcomes import group_outcomes
-from evenhand.training.reweighing import reweighing
+from evenhand.training.repairs import reweighing
 
 
 @pytest.fixture

@@ -5,10 +5,9 @@ import torch
 from torch.nn import functional
 
 from evenhand.attribution.feed_forward import RELU, FeedForward
-from evenhand.attribution.paths import integrate_paths
+from evenhand.attribution.gradients import integrate_paths
 from evenhand.training.engine.consistency import Pairs
-from evenhand.training.engine.optimizer import AdamState
-from evenhand.training.engine.step import Batch, Objective, Stepper
+from evenhand.training.engine.step import AdamState, Batch, Objective, Stepper
 from evenhand.training.losses import (
     bce_loss,
     cec_term,

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
+from evenhand.arrays import Floats
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.alignment import in_row_order
-
-__all__ = ["label_group_baselines"]
-
-Floats = NDArray[np.float64]
+from evenhand.inputs.validation import in_row_order
 
 
 def label_group_baselines(

@@ -6,8 +6,6 @@ from typing import Protocol, Self, runtime_checkable
 
 from torch import Tensor
 
-__all__ = ["Explanation", "SharesContexts"]
-
 
 class Explanation(Protocol):
     """Attributions of n people, each from a separate baseline row, and what they would be with different inputs.

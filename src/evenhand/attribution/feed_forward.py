@@ -12,8 +12,6 @@ from torch.nn import functional
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["ACTIVATIONS", "Activation", "FeedForward", "feed_forward"]
-
 # For a smaller step, the secant of a smooth activation loses more digits than the derivative at its middle.
 _SMALL_STEP = 1e-3
 _TINY = 1e-12  # its square is still a float32, so that no gradient is 0 times infinity

@@ -24,20 +24,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.arrays import Floats, Ints
 from evenhand.attribution.shapley import Contributions
 from evenhand.exceptions import InvalidInputError
-
-__all__ = [
-    "Coalitions",
-    "Mixtures",
-    "SampledShapley",
-    "ScoresMixtures",
-    "all_coalitions_game",
-    "antithetic_permutations",
-]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 # Largest number of input values passed to the score at once: bounds memory.
 _CALL_VALUES = 4_000_000

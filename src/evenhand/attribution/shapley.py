@@ -19,8 +19,6 @@ from torch import Tensor
 
 from evenhand.attribution.explanation import Explanation
 
-__all__ = ["Contributions", "Game", "ShapleyAttribution", "SharedGame", "shapley_attribution"]
-
 
 @dataclass(frozen=True, eq=False)
 class Contributions:

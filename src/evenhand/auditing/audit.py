@@ -9,34 +9,32 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
 
-from evenhand.auditing.assemble import FINISHING_STEPS, assemble, screened_people
+from evenhand.arrays import Floats
+from evenhand.auditing.assemble import FINISHING_STEPS, assemble, limited, screened_people
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
-from evenhand.auditing.cut_offs import SegmentThresholds
-from evenhand.auditing.direction import check_direction, notes_on_label
-from evenhand.auditing.draws import pooled_over_draws
-from evenhand.auditing.estimating import shown_run
+from evenhand.auditing.direction import check_direction, notes_on_label, notes_on_scales, own_score
+from evenhand.auditing.draws import grouped, pooled_over_draws, with_first_draw
+from evenhand.auditing.evidence import ScoreGap
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
-from evenhand.auditing.identities import reference_hash
-from evenhand.auditing.limited import limited
-from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable, RegressionOptions
+from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable, RegressionOptions, SegmentThresholds
 from evenhand.auditing.people import (
     People,
     check_finances_apart,
     check_known_groups,
     in_unit_of,
+    reference_hash,
     weight_unit,
     with_cut_offs,
 )
-from evenhand.auditing.probable_groups import grouped, with_first_draw
+from evenhand.auditing.progress import shown_run
 from evenhand.auditing.reference import AuditReference, audited_model, settled_options
-from evenhand.auditing.regressed import wanted_outcomes, with_regressions
+from evenhand.auditing.regressions import RegressedPeople, RegressionRow, control_sets, further_outcomes, regress
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
-from evenhand.auditing.scales import notes_on_scales
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.fingerprints import fingerprint_numbers
 from evenhand.inputs.validation import (
     as_clusters,
@@ -47,41 +45,175 @@ from evenhand.inputs.validation import (
     as_table,
     as_weights,
     check_columns,
+    in_row_order,
+    is_number_column,
 )
+from evenhand.metrics.regressions import GroupEffect
 from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.protocol import AuditedModel
-from evenhand.system.parallel import Threads
-from evenhand.system.progress import PATIENCE
-from evenhand.system.progress import progress as shown_progress
-from evenhand.system.threads import MOST_THREADS
+from evenhand.system.terminal import PATIENCE
+from evenhand.system.terminal import progress as shown_progress
+from evenhand.system.threads import MOST_THREADS, Threads, one_thread_each
 
-__all__ = ["assembled", "audit", "checked_people", "sensitivity"]
+_DECISION, _PROBABILITY, _LOG_ODDS = "decision", "score, probability", "score, log-odds"
+_UNITS = {_DECISION: "share", _PROBABILITY: "probability", _LOG_ODDS: "log-odds"}
+_VALUE = "outcome"
+_PAIRS = "matched pairs"
+
+
+def wanted_outcomes(
+    outcomes: Any,
+    X: Any,
+    people: People,
+    *,
+    is_wanted: bool,
+) -> dict[str, NDArray[np.float64]] | None:
+    """Additional outcomes of the people of `X`; None if no regressions are wanted.
+
+    Raises
+    ------
+    InvalidInputError
+        If an outcome is invalid, or given without `regressions`; or if people have sampling weights.
+    """
+    if not is_wanted:
+        if outcomes is not None:
+            raise InvalidInputError(
+                "`outcomes` (--outcomes) are only used in regressions: add `regressions=True` (--regressions)."
+            )
+        return None
+    unfit = {"sampling weights": people.sample_weight, "groups known as probabilities": people.probabilities}
+    for what, given in unfit.items():
+        if given is not None:
+            raise InvalidInputError(
+                f"`regressions` (--regressions) cannot be combined with {what}: use only one of them."
+            )
+    found = further_outcomes(outcomes, X, len(people), inputs=[str(name) for name in people.table.columns])
+    taken = [name for name in found if name in (*_UNITS, _VALUE)]
+    if taken:
+        raise InvalidInputError(
+            f"{taken} are names that the audit uses for its outcomes; rename these columns of `outcomes`."
+        )
+    return found
+
+
+@one_thread_each()
+def with_regressions(
+    result: AuditResult,
+    reference: AuditReference,
+    found: BatchFindings,
+    by: Mapping[str, NDArray[np.str_]],
+    outcomes: Mapping[str, NDArray[np.float64]] | None,
+) -> AuditResult:
+    """Add regressions of decisions, scores and additional outcomes on the group to the result of an audit.
+
+    Parameters
+    ----------
+    result, reference, found
+        Of the audit.
+    by
+        Columns for whose values there are separate regressions.
+    outcomes
+        Additional outcomes by name, NaN if missing; None if no regressions are wanted.
+    """
+    if outcomes is None:
+        return result
+    people, model = found.people, reference.model
+    audited = _audited_outcomes(reference, found)
+    categories = model.category_columns(list(people.table.columns))
+    table = people.table.astype({c: "category" for c in categories if is_number_column(people.table[c])})
+    sets, left_out = control_sets(table, result.settings["financial_features"], people.groups.codes)
+    names, same = people.groups.names, people.identity.first_rows()
+    regressed = RegressedPeople(
+        {**audited, **outcomes},
+        people.groups.codes,
+        names,
+        names.index(result.outcome.approvals.reference),
+        None if len(np.unique(same)) == len(same) else same,
+    )
+    unit = reference.scope.unit
+    units = _UNITS if unit is None else {**_UNITS, _VALUE: unit}
+    table_of_all = regress(regressed, sets, left_out, by, units=units)
+    gaps = () if result.evidence is None else result.evidence.score_gaps
+    is_turned = reference.settings.favorable == "low" and unit is not None
+    pairs = _of_matched_pairs(gaps, table_of_all.reference, list(audited), is_turned=is_turned)
+    return replace(result, regressions=replace(table_of_all, rows=_beside(table_of_all.rows, pairs)))
+
+
+def _audited_outcomes(reference: AuditReference, found: BatchFindings) -> dict[str, Floats]:
+    """Decisions and scores of an audit, or the given values, by name."""
+    scope, settings = reference.scope, reference.settings
+    outcomes: dict[str, Floats] = {}
+    if scope.decisions:
+        outcomes[_DECISION] = found.decision.astype(np.float64)
+    if scope.outcome == "score":
+        outcomes[_PROBABILITY] = found.score
+        if reference.model.output == "log-odds":
+            outcomes[_LOG_ODDS] = found.own.logit.double().cpu().numpy()
+    if scope.outcome == "value":
+        outcomes[_VALUE] = own_score(found.score, settings.favorable or "high", scope.unit)
+    return outcomes
+
+
+def _beside(rows: Sequence[RegressionRow], pairs: Sequence[RegressionRow]) -> tuple[RegressionRow, ...]:
+    """Insert the rows of matched pairs after the regressions of the same outcome, group and people."""
+    found: dict[tuple[str, ...], list[RegressionRow]] = {}
+    for row in (*rows, *pairs):
+        found.setdefault((row.column, row.segment, row.outcome, row.group), []).append(row)
+    return tuple(row for part in found.values() for row in part)
+
+
+def _of_matched_pairs(
+    gaps: Sequence[ScoreGap], reference: str, outcomes: Sequence[str], *, is_turned: bool
+) -> list[RegressionRow]:
+    """The same differences according to the matched pairs of the audit.
+
+    If low values are good, the sign of the gap is reversed to match the value.
+    """
+    rows = []
+    for gap in (gap for gap in gaps if gap.reference == reference):
+        of_outcome = {_DECISION: gap.decision, _PROBABILITY: gap.probability, _LOG_ODDS: gap.total, _VALUE: gap.total}
+        for outcome in outcomes:
+            found, sign = of_outcome[outcome], -1 if is_turned and outcome == _VALUE else 1
+            low, high = sorted([sign * found.low, sign * found.high])
+            effect = GroupEffect(
+                value=sign * found.value,
+                low=low,
+                high=high,
+                standard_error=found.standard_error,
+                p_value=found.p_value,
+                n_people=gap.n_people,
+                n_group=None,
+                n_controls=None,
+                note=found.note,
+            )
+            rows.append(RegressionRow(outcome, _PAIRS, gap.group, "", "", effect, float("nan")))
+    return rows
 
 
 def audit(
-    model: Any,  # noqa: ANN401 - any model that `as_audited_model` takes
-    X: Any,  # noqa: ANN401 - any table
-    y: Any,  # noqa: ANN401 - any column
+    model: Any,
+    X: Any,
+    y: Any,
     *,
-    sensitive_features: Any,  # noqa: ANN401 - any column or table
+    sensitive_features: Any,
     financial_features: Sequence[str],
     reference: tuple[Any, Any, Any] | Mapping[str, Any] | None = None,
-    decisions: Any = None,  # noqa: ANN401 - any column
-    ids: Any = None,  # noqa: ANN401 - any column
+    decisions: Any = None,
+    ids: Any = None,
     favorable: Favorable | None = AuditOptions.favorable,
     decision_threshold: float | SegmentThresholds | None = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
     attribution: AttributionChoice = AuditOptions.attribution,
-    by: Any = None,  # noqa: ANN401 - any column or table
-    clusters: Any = None,  # noqa: ANN401 - any column
-    sample_weight: Any = None,  # noqa: ANN401 - any column
+    by: Any = None,
+    clusters: Any = None,
+    sample_weight: Any = None,
     evidence: bool = AuditOptions.evidence,
     limits: Mapping[str, float] | None = AuditOptions.limits,
     regressions: bool = RegressionOptions.regressions,
-    outcomes: Any = None,  # noqa: ANN401 - any table, or columns by name
+    outcomes: Any = None,
     random_state: int = AuditOptions.random_state,
-    reason_map: Any = None,  # noqa: ANN401 - a path, a mapping or any table
+    reason_map: Any = None,
     settings: AuditSettings | None = None,
     progress: bool = False,
 ) -> AuditResult:
@@ -233,12 +365,12 @@ def audit(
 
 
 def sensitivity(
-    model: Any,  # noqa: ANN401
-    X: Any,  # noqa: ANN401
-    y: Any,  # noqa: ANN401
+    model: Any,
+    X: Any,
+    y: Any,
     *,
     financial_features: Sequence[str],
-    **settings: Any,  # noqa: ANN401 - passed on to `audit`
+    **settings: Any,
 ) -> pd.DataFrame:
     """Show how the metrics change when each financial feature is left out of the matching.
 
@@ -249,7 +381,7 @@ def sensitivity(
 
     Returns
     -------
-    Table with columns left_out ("none" first), cec, excess, ci_low, ci_high, p_value, regime_b, regime_b_excess,
+    Table with columns left_out ("none" first), cec, excess, low, high, p_value, regime_b, regime_b_excess,
     median_distance.
 
     Examples
@@ -277,8 +409,8 @@ def sensitivity(
             "left_out": left_out,
             "cec": found["cec"]["mean"],
             "excess": found["cec"].get("excess", np.nan),
-            "ci_low": low,
-            "ci_high": high,
+            "low": low,
+            "high": high,
             "p_value": found["cec"].get("p_value", np.nan),
             "regime_b": found["regimes"]["B"],
             "regime_b_excess": found["cec"].get("regime_b_excess", np.nan),

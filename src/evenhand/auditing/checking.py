@@ -13,25 +13,22 @@ import numpy as np
 import pandas as pd
 from rich.console import Console, RenderableType
 
-from evenhand.auditing.associations import with_associations
+from evenhand.auditing.reservations import with_associations
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.alike_names import plain_name
-from evenhand.inputs.checking.columns import ColumnCheck, check_table
-from evenhand.inputs.checking.config import Choice, config_text
-from evenhand.inputs.checking.groups import GroupCheck, check_groups
+from evenhand.inputs.checking.columns import ColumnCheck, GroupCheck, check_groups, check_table
 from evenhand.inputs.checking.proposals import (
+    Choice,
     Proposal,
+    config_text,
     favorable_value,
     propose_financial,
     propose_group,
     propose_label,
 )
 from evenhand.inputs.checking.signs import Severity
-from evenhand.inputs.validation import as_table, category_text, check_columns
+from evenhand.inputs.validation import as_table, category_text, check_columns, plain_name
 from evenhand.report.check_page import check_page, terminal_check
 from evenhand.system.files import write_text
-
-__all__ = ["CheckResult", "Problem", "check"]
 
 _DROPPED = ("saved index", "id", "date", "free text", "constant", "known after the decision", "leaks the label")
 _GIVEN = "you named it"
@@ -222,9 +219,9 @@ class CheckResult:
 
 
 def check(
-    X: Any,  # noqa: ANN401 - any table
-    y: Any = None,  # noqa: ANN401 - any column, or its name
-    sensitive_features: Any = None,  # noqa: ANN401 - any column or table, or names
+    X: Any,
+    y: Any = None,
+    sensitive_features: Any = None,
     *,
     financial_features: Sequence[str] | None = None,
     drop: Sequence[str] = (),
@@ -307,7 +304,7 @@ def check(
 def _label(
     table: pd.DataFrame,
     checks: Sequence[ColumnCheck],
-    y: Any,  # noqa: ANN401
+    y: Any,
 ) -> tuple[Proposal | None, Any]:
     """The label's column and its values."""
     if y is None:
@@ -323,7 +320,7 @@ def _label(
 def _groups(
     table: pd.DataFrame,
     checks: Sequence[ColumnCheck],
-    sensitive_features: Any,  # noqa: ANN401
+    sensitive_features: Any,
 ) -> tuple[Proposal | None, Any]:
     """The group's columns, and the group of each row by name."""
     given: Any = sensitive_features
@@ -337,7 +334,7 @@ def _groups(
     return Proposal(tuple(map(str, columns.columns)), _GIVEN), _joined(columns)
 
 
-def _columns_of(values: Any, table: pd.DataFrame, what: str) -> pd.DataFrame:  # noqa: ANN401
+def _columns_of(values: Any, table: pd.DataFrame, what: str) -> pd.DataFrame:
     """A column or columns that were given separately from the table."""
     if isinstance(values, Mapping):
         values = pd.DataFrame({str(key): list(column) for key, column in values.items()})

@@ -3,20 +3,220 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batch import BatchFindings
-from evenhand.auditing.draw_estimates import EXCESSES, DrawKey, Estimates
+from evenhand.auditing.evidence import Evidence, FeatureGap, Influences, ScoreGap, gap_key, input_key
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.summary import Outcome, PairMetrics
 from evenhand.inputs.group_probabilities import PersonProbabilities
-from evenhand.metrics.group_contrasts import group_contrasts
-from evenhand.metrics.pooling import Pooled, p_one_sided
+from evenhand.inputs.validation import Groups
+from evenhand.metrics.adjustment import holm
+from evenhand.metrics.cec import REGIMES
+from evenhand.metrics.disparity import ApprovalTable, GapEstimate, GroupApproval, approval_disparity, outcome_gaps
+from evenhand.metrics.disparity.intervals import SOFT_NOTE, weighted_mean
+from evenhand.metrics.estimate import Estimate, normal_quantile, size_found
+from evenhand.metrics.excess import ExcessEstimate, excess_columns
+from evenhand.metrics.outcomes import Metric
+from evenhand.metrics.pooling import DrawnEstimate, Pooled, group_contrasts, p_one_sided, pooled_influence
+from evenhand.metrics.score_gap import GapColumn, smallest_p_values
 from evenhand.report.formatting import count, decimal, is_number, percent
 
-__all__ = ["DrawnGroups", "DrawnMetric"]
+_Z = normal_quantile(0.95)
+
+EXCESSES = {
+    "excess": ("cec", "excess"),
+    "excess_balanced": ("balanced", "excess_balanced"),
+    "weighing": ("reasoning_gap", "weighing"),
+    "excess: input gap": ("input_gap", "excess: input gap"),
+    "excess: regime B": ("regime_b", ""),
+}
+"""For each excess, its place in the evidence, and the name of its influences, if they are kept."""
+
+
+@dataclass(frozen=True)
+class DrawKey:
+    """Key of a number in an audit: the metric, the group or groups, and the input."""
+
+    metric: str
+    group: str = ""
+    reference: str = ""
+    feature: str = ""
+
+
+SCORE_GAPS = {
+    "score_gap": ("total", ""),
+    "score_gap_probability": ("probability", "probability"),
+    "score_gap_decision": ("decision", "decision"),
+}
+"""For each score gap, its place in a `ScoreGap`, and the unit in the name of its influences."""
+
+Estimates = dict[DrawKey, DrawnEstimate]
+
+
+def draw_estimates(
+    reference: AuditReference, found: BatchFindings, evidence: Evidence | None, reference_group: str
+) -> Estimates:
+    """Estimates from a draw: excesses, score gaps, regimes, approvals, and gaps in outcomes.
+
+    Parameters
+    ----------
+    reference, found, evidence
+        What was fitted on the draw, the results for its people, and the evidence, if any.
+    reference_group
+        The group that the others are compared with.
+    """
+    of_evidence = {} if evidence is None else {**_excesses(evidence), **_score_gaps(evidence)}
+    return {**of_evidence, **_regimes(reference, found), **_outcomes(found, reference_group), **_widest_gaps(found)}
+
+
+def _excesses(evidence: Evidence) -> Estimates:
+    columns = {} if evidence.influences is None else evidence.influences.columns
+    return {
+        DrawKey(name): _plain(getattr(evidence, place), columns.get(influence))
+        for name, (place, influence) in EXCESSES.items()
+    }
+
+
+def _score_gaps(evidence: Evidence) -> Estimates:
+    columns = {} if evidence.influences is None else evidence.influences.columns
+    estimates: Estimates = {}
+    for gap in evidence.score_gaps:
+        sides = (gap.group, gap.reference)
+        for name, (place, unit) in SCORE_GAPS.items():
+            estimates[DrawKey(name, *sides)] = _plain(getattr(gap, place), columns.get(gap_key(*sides, unit)))
+        for row in gap.features:
+            key = DrawKey("input", *sides, row.feature)
+            estimates[key] = _plain(row.estimate, columns.get(input_key(row.feature, *sides)))
+    return estimates
+
+
+def _plain(found: ExcessEstimate | GapColumn, influence: NDArray[np.floating] | None) -> DrawnEstimate:
+    is_tested = not math.isnan(found.p_value)
+    return DrawnEstimate(found.value, found.low, found.high, found.standard_error, found.df, influence, is_tested)
+
+
+def _regimes(reference: AuditReference, found: BatchFindings) -> Estimates:
+    """Shares of pairs in each regime; someone counts as a person and as a match of other people."""
+    done = found.scored.is_scored
+    # Without a reference, people and matches are rows of one table.
+    first = 0 if reference.pool is found.people else len(found.people)
+    nodes = np.column_stack([found.pairs.person[done], found.pairs.match[done] + first])
+    if not len(nodes):
+        return {DrawKey(f"regime {name}"): _no_estimate() for name in REGIMES}
+    is_in = np.column_stack([found.regime[done] == name for name in REGIMES]).astype(np.float64)
+    shares = is_in.mean(axis=0)
+    estimates: Estimates = {}
+    errors = excess_columns(is_in, np.zeros_like(is_in), nodes)
+    for name, share, column, error in zip(REGIMES, shares.tolist(), is_in.T, errors, strict=True):
+        moved = np.repeat((column - share) / len(nodes), 2)
+        influence = np.bincount(nodes.ravel(), moved, minlength=first + len(reference.pool)).astype(np.float64)
+        half = _Z * error.standard_error
+        estimates[DrawKey(f"regime {name}")] = DrawnEstimate(
+            share, share - half, share + half, error.standard_error, influence=influence
+        )
+    return estimates
+
+
+def _outcomes(found: BatchFindings, reference_group: str) -> Estimates:
+    """Approvals of each group and compared with the reference group; differences in error rates and mean scores."""
+    groups, decision, labels = found.people.groups, found.decision, found.people.labels
+    table = approval_disparity(decision, groups.codes, names=groups.names, reference=reference_group)
+    everyone = np.ones(len(labels), dtype=np.bool_)
+    estimates: Estimates = {}
+    approved = _Means.of(decision, groups, everyone)
+    held_against = groups.names.index(reference_group)
+    for code, row in enumerate(table.groups):
+        estimates[DrawKey("approval_rate", row.group)] = _of_interval(row.approval_rate, approved.influences[code])
+        if code != held_against:
+            estimates |= _approval_means(row, reference_group, approved, code, held_against)
+            sides = (row.group, reference_group)
+            for name, values, subset in (
+                ("true_positive_rate_difference", decision, labels == 1),
+                ("false_positive_rate_difference", decision, labels == 0),
+                ("mean_score_difference", found.score, everyone),
+            ):
+                estimates[DrawKey(name, *sides)] = _Means.of(values, groups, subset).difference(code, held_against)
+    return estimates
+
+
+def _approval_means(row: GroupApproval, reference: str, approved: _Means, code: int, held_against: int) -> Estimates:
+    sides = (row.group, reference)
+    own, other = approved.influences[code], approved.influences[held_against]
+    rate, reference_rate = approved.means[code], approved.means[held_against]
+    n, n_reference = approved.sizes[code], approved.sizes[held_against]
+    apart = row.rate_difference_group_minus_reference_pp
+    difference = Estimate(apart.value / 100, apart.low / 100, apart.high / 100)
+    overall = (rate * n + reference_rate * n_reference) / (n + n_reference) if n and n_reference else math.nan
+    null_error = math.sqrt(overall * (1 - overall) * (1 / n + 1 / n_reference)) if n and n_reference else math.nan
+    with np.errstate(divide="ignore", invalid="ignore"):
+        of_ratio = own / rate - other / reference_rate
+        of_odds = own / (rate * (1 - rate)) - other / (reference_rate * (1 - reference_rate))
+    return {
+        DrawKey("approval_difference", *sides): _of_interval(difference, own - other),
+        DrawKey("approval_test", *sides): DrawnEstimate(
+            difference.value, difference.low, difference.high, null_error, influence=own - other
+        ),
+        DrawKey("approval_ratio", *sides): _of_interval(_logarithms(row.approval_ratio_group_over_reference), of_ratio),
+        DrawKey("approval_odds_ratio", *sides): _of_interval(_logarithms(row.odds_ratio_group_over_reference), of_odds),
+    }
+
+
+def _widest_gaps(found: BatchFindings) -> Estimates:
+    groups = found.people.groups
+    gaps = outcome_gaps(found.people.labels, found.decision, groups.codes, names=groups.names)
+    return {DrawKey(name): _of_interval(Estimate(gap.value, gap.low, gap.high), None) for name, gap in gaps.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class _Means:
+    """Means of a value in each group, and the influences of people on them."""
+
+    sizes: list[float]
+    means: list[float]
+    influences: list[Floats]
+
+    @classmethod
+    def of(cls, values: Floats | Ints, groups: Groups, subset: NDArray[np.bool_]) -> _Means:
+        found = cls([], [], [])
+        for code in range(len(groups.names)):
+            weights = (subset & (groups.codes == code)).astype(np.float64)
+            found.sizes.append(float(weights.sum()))
+            mean, influence = (
+                weighted_mean(values, weights, np.ones(len(weights)))
+                if weights.any()
+                else (math.nan, np.full(len(weights), math.nan))
+            )
+            found.means.append(mean)
+            found.influences.append(influence)
+        return found
+
+    def difference(self, code: int, reference: int) -> DrawnEstimate:
+        influence = self.influences[code] - self.influences[reference]
+        value, error = self.means[code] - self.means[reference], float(np.linalg.norm(influence))
+        return DrawnEstimate(value, value - _Z * error, value + _Z * error, error, influence=influence)
+
+
+def _of_interval(found: Estimate, influence: Floats | None) -> DrawnEstimate:
+    """An estimate whose standard error is recovered from its interval."""
+    return DrawnEstimate(found.value, found.low, found.high, (found.high - found.low) / (2 * _Z), influence=influence)
+
+
+def _logarithms(found: Estimate) -> Estimate:
+    value, low, high = (math.log(x) if x > 0 else math.nan for x in (found.value, found.low, found.high))
+    return Estimate(value, low, high)
+
+
+def _no_estimate() -> DrawnEstimate:
+    return DrawnEstimate(*(math.nan,) * 4)
+
 
 _RATIOS = ("approval_ratio", "approval_odds_ratio")
 _NOT_SHOWN = ("approval_test", "approval_odds_ratio")
@@ -210,3 +410,214 @@ def _other_uses(
             key = DrawKey(name, probable.names[code], reference_group)
             estimates[key] = contrast.ratios if name in _RATIOS else contrast.differences
     return estimates
+
+
+PooledDraws = Mapping[DrawKey, Pooled]
+
+_LEVEL = 0.05
+
+
+def pooled_evidence(
+    draws: Sequence[Evidence], estimates: Sequence[Estimates], pooled: PooledDraws, random_state: int
+) -> Evidence:
+    """The evidence of the first draw with pooled excesses and score gaps.
+
+    Parameters
+    ----------
+    draws, estimates
+        The evidence of each draw, and the estimates from it.
+    pooled
+        The same, pooled.
+    random_state
+        Seed of the adjustment for the number of inputs.
+    """
+    first = draws[0]
+    influences = {key: pooled_influence([draw[key] for draw in estimates]) for key in estimates[0]}
+    excesses: dict[str, Any] = {
+        place: _excess([getattr(draw, place) for draw in draws], pooled[DrawKey(name)])
+        for name, (place, _) in EXCESSES.items()
+    }
+    gaps = [
+        _score_gap([draw.score_gaps[k] for draw in draws], pooled, influences, random_state)
+        for k in range(len(first.score_gaps))
+    ]
+    adjusted = holm([gap.total.p_value for gap in gaps])
+    means: dict[str, Any] = {
+        name: float(np.mean([getattr(draw, name) for draw in draws]))
+        for name in ("compared_mean", "placebo_mean", "common_support")
+    }
+    return replace(
+        first,
+        **excesses,
+        **means,
+        score_gaps=tuple(replace(gap, p_adjusted=float(p)) for gap, p in zip(gaps, adjusted, strict=True)),
+        influences=_kept(influences),
+    )
+
+
+def _kept(influences: Mapping[DrawKey, Floats | None]) -> Influences:
+    """Influences on pooled estimates, by the names that comparisons of audits use."""
+    named: dict[str, Floats] = {}
+    for key, values in influences.items():
+        if values is None:
+            continue
+        if key.metric in EXCESSES:
+            named[EXCESSES[key.metric][1]] = values
+        elif key.metric in SCORE_GAPS:
+            named[gap_key(key.group, key.reference, SCORE_GAPS[key.metric][1])] = values
+        elif key.metric == "input":
+            named[input_key(key.feature, key.group, key.reference)] = values
+    return Influences.of(named)
+
+
+def _excess(draws: Sequence[ExcessEstimate], pooled: Pooled) -> ExcessEstimate:
+    return ExcessEstimate(
+        value=pooled.value,
+        low=pooled.low,
+        high=pooled.high,
+        p_value=p_one_sided(pooled),
+        standard_error=pooled.standard_error,
+        n=round(float(np.mean([draw.n for draw in draws]))),
+        n_effective=float(np.mean([draw.n_effective for draw in draws])),
+        df=pooled.df,
+        note=pooled.note or draws[0].note,
+    )
+
+
+def _score_gap(
+    draws: Sequence[ScoreGap], pooled: PooledDraws, influences: Mapping[DrawKey, Floats | None], random_state: int
+) -> ScoreGap:
+    first = draws[0]
+    sides = (first.group, first.reference)
+    parts: dict[str, Any] = {
+        place: _gap_column([getattr(draw, place) for draw in draws], pooled[DrawKey(name, *sides)])
+        for name, (place, _) in SCORE_GAPS.items()
+    }
+    keys = [DrawKey("input", *sides, row.feature) for row in first.features]
+    columns = [_gap_column([draw.features[j].estimate for draw in draws], pooled[key]) for j, key in enumerate(keys)]
+    adjusted, smallest = smallest_p_values(
+        [column.p_value for column in columns], _correlation([influences[key] for key in keys]), random_state
+    )
+    counts: dict[str, Any] = {
+        name: round(float(np.mean([getattr(draw, name) for draw in draws])))
+        for name in ("n_people", "n_pairs", "n_favor_group", "n_favor_reference")
+    }
+    return replace(
+        first,
+        **parts,
+        **counts,
+        features=tuple(
+            FeatureGap(key.feature, column, float(p)) for key, column, p in zip(keys, columns, adjusted, strict=True)
+        ),
+        smallest_p=smallest,
+    )
+
+
+def _gap_column(draws: Sequence[GapColumn], pooled: Pooled) -> GapColumn:
+    """A pooled gap; tested if most draws have enough people to test it."""
+    error, is_tested = pooled.standard_error, not math.isnan(pooled.p_value)
+    untested = [draw.note for draw in draws if math.isnan(draw.p_value)]
+    usual = (
+        Counter(untested).most_common(1)[0][0] if not is_tested and untested else draws[0].note if error == 0 else ""
+    )
+    return GapColumn(
+        pooled.value,
+        pooled.low,
+        pooled.high,
+        pooled.p_value,
+        error,
+        pooled.df,
+        (size_found(error, pooled.df, _LEVEL, sides=2) if error > 0 else 0.0) if is_tested else math.nan,
+        pooled.note or usual,
+    )
+
+
+def _correlation(influences: Sequence[Floats | None]) -> Floats:
+    """Correlation of pooled estimates; those without influences count as uncorrelated."""
+    n = next((len(values) for values in influences if values is not None), 1)
+    columns = np.column_stack([np.zeros(n) if values is None else values for values in influences])
+    sizes = np.linalg.norm(columns, axis=0)
+    scaled = columns / np.where(sizes > 0, sizes, 1.0)
+    correlation: Floats = scaled.T @ scaled
+    np.fill_diagonal(correlation, 1.0)
+    return correlation
+
+
+def pooled_pairs(pairs: PairMetrics, draws: Sequence[PairMetrics], pooled: PooledDraws) -> PairMetrics:
+    """Metrics of pairs with pooled regimes and means; counts, quantiles and histograms stay those of `pairs`."""
+    means: dict[str, Any] = {
+        name: float(np.mean([getattr(draw, name) for draw in draws])) for name in ("cec", "input_gap", "reasoning_gap")
+    }
+    return replace(pairs, **means, regimes={name: pooled[DrawKey(f"regime {name}")].value for name in REGIMES})
+
+
+def pooled_outcome(outcome: Outcome, pooled: PooledDraws, expected: Mapping[str, float]) -> Outcome:
+    """Outcomes with pooled approvals and gaps; `expected` is the number of people in each group."""
+    gaps = {name: _widest(gap, pooled[DrawKey(name)]) for name, gap in outcome.gaps.items()}
+    wanted = {name: Metric(gaps[name].value, gaps[name].note) for name in ("eo_gap", "sp_gap")}
+    return replace(
+        outcome,
+        metrics={**outcome.metrics, **wanted},
+        gaps=gaps,
+        approvals=_approvals(outcome.approvals, pooled, expected),
+    )
+
+
+def _widest(gap: GapEstimate, pooled: Pooled) -> GapEstimate:
+    low, high = (min(max(end, 0.0), 1.0) if not math.isnan(end) else end for end in (pooled.low, pooled.high))
+    return replace(gap, value=pooled.value, low=low, high=high, note=pooled.note or gap.note)
+
+
+def _approvals(table: ApprovalTable, pooled: PooledDraws, expected: Mapping[str, float]) -> ApprovalTable:
+    others = [row for row in table.groups if not row.is_reference]
+    p_values = [pooled[DrawKey("approval_test", row.group, table.reference)].p_value for row in others]
+    adjusted = {row.group: float(p) for row, p in zip(others, holm(p_values), strict=True)}
+    reference_rate = pooled[DrawKey("approval_rate", table.reference)].value
+    rows = tuple(
+        _approval(row, table, pooled, expected[row.group], reference_rate, adjusted.get(row.group, math.nan))
+        for row in table.groups
+    )
+    return replace(table, is_probabilistic=True, groups=rows, note=SOFT_NOTE)
+
+
+def _approval(
+    row: GroupApproval,
+    table: ApprovalTable,
+    pooled: PooledDraws,
+    n_people: float,
+    reference_rate: float,
+    p_holm: float,
+) -> GroupApproval:
+    rate = pooled[DrawKey("approval_rate", row.group)]
+    alone = replace(
+        row,
+        n_people=n_people,
+        n_approved=n_people * rate.value,
+        approval_rate=_estimate(rate),
+        shortfall=max(0.0, n_people * (reference_rate - rate.value)),
+    )
+    if row.is_reference:
+        return alone
+    difference, ratio, odds, test = (
+        pooled[DrawKey(f"approval_{name}", row.group, table.reference)]
+        for name in ("difference", "ratio", "odds_ratio", "test")
+    )
+    return replace(
+        alone,
+        rate_difference_group_minus_reference_pp=_estimate(difference, lambda share: 100 * share),
+        approval_ratio_group_over_reference=_estimate(ratio, math.exp),
+        odds_ratio_group_over_reference=_estimate(odds, math.exp),
+        p_value=test.p_value,
+        p_value_holm=p_holm,
+        test="z of drawn groups",
+        n_standard_deviations=test.value / test.standard_error if test.standard_error > 0 else math.nan,
+        is_statistically_significant=None if math.isnan(p_holm) else p_holm < table.significance_level,
+        is_below_practical_threshold=(
+            None if math.isnan(ratio.value) else math.exp(ratio.value) < table.four_fifths_threshold
+        ),
+        note=difference.note,
+    )
+
+
+def _estimate(pooled: Pooled, scale: Callable[[float], float] = float) -> Estimate:
+    return Estimate(scale(pooled.value), scale(pooled.low), scale(pooled.high), pooled.note)

@@ -1,8 +1,15 @@
-"""Evidence that CEC scores are more than match noise: the excess over placebo pairs, its sources, and for whom."""
+"""Evidence that CEC scores are more than match noise: the excess over placebo pairs, its sources, and for whom.
+
+Triples between every two groups, located once.
+
+With G groups there are G (G - 1) / 2 questions about two of them. If each question went through all triples, the time
+would grow with the cube of G. If each goes through the triples between its two groups, all take as long as one does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import base64
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -11,48 +18,413 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from evenhand.auditing.between_groups import excesses_by_groups
+from evenhand.arrays import Floats, Ints
 from evenhand.auditing.finished import FinishedBatches, Merged
-from evenhand.auditing.identities import person_buckets
-from evenhand.auditing.influences import Influences
-from evenhand.auditing.quantiles import quantiles_of_parts
-from evenhand.auditing.questions import (
+from evenhand.auditing.people import person_buckets
+from evenhand.auditing.reasons import fewer_in_common
+from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.summary import quantiles_of_parts
+from evenhand.auditing.triples import (
     Design,
+    EvidenceSums,
     Nearest,
     Present,
     RegimeB,
+    Triples,
     Weights,
     WithinDistance,
     main_questions,
     split_questions,
     values_present,
 )
-from evenhand.auditing.reason_codes import fewer_in_common
-from evenhand.auditing.reference import AuditReference
-from evenhand.auditing.score_gaps import ScoreGap, estimate_score_gaps
-from evenhand.auditing.triples import EvidenceSums, Triples
+from evenhand.exceptions import DataFileError
 from evenhand.matching.placebos import N_NEAR
-from evenhand.metrics.adjustment import holm
-from evenhand.metrics.clustering import Parts, Question
+from evenhand.metrics.adjustment import NullScores, holm
 from evenhand.metrics.estimate import p_two_sided
-from evenhand.metrics.excess import ExcessEstimate
-from evenhand.metrics.influence import excess_influence
-from evenhand.system.parallel import ONE_THREAD, Crew
+from evenhand.metrics.excess import ExcessEstimate, InMemory, Parts, Question, estimate_excesses
+from evenhand.metrics.influence import excess_influence, folded
+from evenhand.metrics.score_gap import FinanceControls, GapColumn, GroupGap, group_gap, smallest_p_values
+from evenhand.system.threads import ONE_THREAD, Crew, sum_in_order
 
-__all__ = [
-    "DISTANCE_SHARES",
-    "Evidence",
-    "FeatureEvidence",
-    "SplitExcess",
-    "WeightDifference",
-    "estimate_evidence",
-    "excess_influences",
-    "gather_evidence",
-]
 
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+@dataclass(frozen=True, eq=False)
+class ByGroups:
+    """Triples in memory, sorted by the two groups they are between; triples not in memory are passed on unchanged.
+
+    Attributes
+    ----------
+    triples
+        All triples.
+    n_groups
+        Number of groups.
+    order, code
+        The triples in the order of their two groups, and a code of the groups; None if all triples are passed on.
+    """
+
+    triples: Parts[Triples]
+    n_groups: int
+    order: Ints | None = None
+    code: Ints | None = None
+
+    @classmethod
+    def of(cls, triples: Parts[Triples], n_groups: int) -> ByGroups:
+        """Locate the triples; with two groups, all triples are between them."""
+        if n_groups <= 2 or not isinstance(triples, InMemory):
+            return cls(triples, n_groups)
+        group, other = triples.part.group, triples.part.other_group
+        code = np.minimum(group, other) * n_groups + np.maximum(group, other)
+        order = np.argsort(code, kind="stable")
+        return cls(triples, n_groups, order, code[order])
+
+    def between(self, first: int, second: int) -> Parts[Triples]:
+        """Triples that include all those between two groups; if they are in memory, only those."""
+        if self.order is None or self.code is None or not isinstance(self.triples, InMemory):
+            return self.triples
+        code = min(first, second) * self.n_groups + max(first, second)
+        start, stop = np.searchsorted(self.code, [code, code + 1])
+        return replace(self.triples, part=self.triples.part.rows(self.order[start:stop]))
+
+
+def excesses_by_groups(
+    questions: Sequence[Question[Triples]],
+    triples: Parts[Triples],
+    n_groups: int,
+    crew: Crew,
+    device: torch.device | None,
+) -> list[tuple[ExcessEstimate, ...]]:
+    """As `estimate_excesses`, but a question with `sides` only uses the triples between these two groups."""
+    by_groups = ByGroups.of(triples, n_groups)
+    if by_groups.order is None:
+        return estimate_excesses(questions, triples, crew, device)
+    places: dict[tuple[int, int] | None, list[int]] = {}
+    for place, question in enumerate(questions):
+        places.setdefault(getattr(question, "sides", None), []).append(place)
+    found: dict[int, tuple[ExcessEstimate, ...]] = {}
+    for sides, asked in places.items():
+        some = triples if sides is None else by_groups.between(*sides)
+        answers = estimate_excesses([questions[place] for place in asked], some, crew, device)
+        found |= dict(zip(asked, answers, strict=True))
+    return [found[place] for place in range(len(questions))]
+
+
+_MOST_VALUES = 1 << 16  # for all columns together: 175 KB of text
+_FEWEST_BUCKETS = 64
+_EDITED = "The influences on {} were cut or edited: write the audit again with to_json."
+
+
+def gap_key(group: str, reference: str, unit: str = "") -> str:
+    """Name of a score gap between two groups; `unit` is empty for the unit of the explanations.
+
+    Examples
+    --------
+    >>> gap_key("b", "a"), gap_key("b", "a", "decision")
+    ('score_gap: b minus a', 'score_gap_decision: b minus a')
+    """
+    return f"score_gap{'_' if unit else ''}{unit}: {group} minus {reference}"
+
+
+def input_key(feature: str, group: str, reference: str) -> str:
+    """Name of an input's part of the score gap between two groups."""
+    return f"input: {feature}: {group} minus {reference}"
+
+
+@dataclass(frozen=True)
+class Influence:
+    """The place of the influences on a metric, and whether they are of the metric or of its negative."""
+
+    name: str
+    sign: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Influences:
+    """Influences on the estimates of an audit, by name; each is a sum over the people of a bucket, up to a factor."""
+
+    columns: Mapping[str, NDArray[np.float16]]
+
+    @classmethod
+    def of(cls, columns: Mapping[str, NDArray[np.floating]]) -> Influences:
+        """Influences in half precision, in fewer buckets where there are many estimates.
+
+        Examples
+        --------
+        >>> Influences.of({"excess": np.array([0.5, -2.0, 1.5])}).columns["excess"]
+        array([ 0.25, -1.  ,  0.75], dtype=float16)
+        """
+        n_buckets = max((len(values) for values in columns.values()), default=0)
+        while n_buckets * len(columns) > _MOST_VALUES and n_buckets > _FEWEST_BUCKETS:
+            n_buckets //= 2
+        return cls({name: _scaled(folded(values, n_buckets)) for name, values in columns.items()})
+
+    def of_metric(self, influence: Influence | None) -> NDArray[np.float64] | None:
+        """Influences on an estimate, or on its negative; None if they are not kept."""
+        found = None if influence is None else self.columns.get(influence.name)
+        return None if found is None or influence is None else influence.sign * found.astype(np.float64)
+
+    def to_dict(self) -> dict[str, str]:
+        """Each column as text: base64 of little-endian half-precision numbers."""
+        return {name: base64.b64encode(v.astype("<f2").tobytes()).decode() for name, v in self.columns.items()}
+
+    @classmethod
+    def from_dict(cls, plain: Mapping[str, Any]) -> Influences:
+        """Read what `to_dict` returned.
+
+        Examples
+        --------
+        >>> found = Influences.of({"excess": np.array([0.5, -2.0, 1.5])})
+        >>> Influences.from_dict(found.to_dict()).columns["excess"].tolist()
+        [0.25, -1.0, 0.75]
+
+        Raises
+        ------
+        DataFileError
+            If a text is not what `to_dict` writes.
+        """
+        columns = {name: _decoded(name, text) for name, text in plain.items()}
+        shapes = [values.shape for values in columns.values()]
+        for name, values in columns.items():
+            if values.shape != max(shapes, key=shapes.count) or not np.isfinite(values).all():
+                raise DataFileError(_EDITED.format(name))
+        return cls(columns)
+
+
+def _decoded(name: str, text: str) -> NDArray[np.float16]:
+    try:
+        return np.frombuffer(base64.b64decode(text, validate=True), dtype="<f2")
+    except ValueError as error:
+        raise DataFileError(_EDITED.format(name)) from error
+
+
+def _scaled(values: NDArray[np.float64]) -> NDArray[np.float16]:
+    largest = np.abs(values).max(initial=0.0)
+    return (values / largest if largest > 0 else values).astype(np.float16)
+
+
+# Placebo scores among which a person's score is ranked: all of them, until they no longer fit.
+_MOST_NULL, _LEAST_NULL = 2_000_000, 10_000
+
+
+def write_q_values(batches: FinishedBatches, numbers: Sequence[int], n_groups: int) -> None:
+    """Rank every pair's excess among the placebo pairs of all batches, and add q-values to the pair tables."""
+    most = max(_LEAST_NULL, _MOST_NULL // (2 * n_groups * (n_groups - 1)))
+
+    def nulls_of(number: int) -> NullScores:
+        part = batches.nulls(number)
+        return NullScores.of(part.placebo_over_gap, part.stratum, part.person, 2 * n_groups * n_groups, most)
+
+    pooled = sum_in_order(nulls_of, numbers, batches.crew)
+    assert pooled is not None
+
+    def n_at_least(number: int) -> tuple[Ints, Ints]:
+        part = batches.nulls(number)
+        return pooled.n_at_least(part.over_gap, part.stratum), part.stratum
+
+    counts = sum_in_order(lambda number: np.concatenate(pooled.counts(*n_at_least(number))), numbers, batches.crew)
+    assert counts is not None
+    table = pooled.q_values(tuple(np.split(counts, np.cumsum(pooled.sizes + 1)[:-1])))
+
+    def write(number: int) -> None:
+        batches.write_q_values(number, _looked_up(table, *n_at_least(number)))
+
+    for _ in batches.crew.in_order(write, numbers):
+        pass
+
+
+def _looked_up(table: Sequence[Floats], n_at_least: Ints, stratum: Ints) -> Floats:
+    """Look up the q-values of scores in the table of `NullScores.q_values`; NaN if the number is -1."""
+    found = np.full(len(n_at_least), np.nan)
+    for code, values in enumerate(table):
+        asked = (stratum == code) & (n_at_least >= 0)
+        found[asked] = values[n_at_least[asked]]
+    return found
+
+
+_UNITS = ("log-odds", "probability")
+
+
+@dataclass(frozen=True)
+class FeatureGap:
+    """The part of a gap that runs through one input; over all inputs, the parts sum to the gap.
+
+    Attributes
+    ----------
+    p_adjusted
+        Adjusted for the number of inputs and their correlation; NaN if too few people have the input.
+    """
+
+    feature: str
+    estimate: GapColumn
+    p_adjusted: float
+
+
+@dataclass(frozen=True)
+class ScoreGap:
+    """Difference in score between comparable people of two groups at equal finances, group minus reference.
+
+    Attributes
+    ----------
+    unit
+        Unit of `total` and of the features: ``"log-odds"`` or ``"probability"``, the scale of the explanations, or the
+        unit of a value.
+    total, probability, decision
+        The gap in that unit, in probability, and in the share of favorable decisions.
+    features
+        The part of each input, in the order of the table's columns.
+    smallest_p
+        The smallest adjusted p-value of an input.
+    p_adjusted
+        The p-value of `total`, adjusted for the number of pairs of groups (Holm).
+    n_people, n_pairs
+        People compared, and their pairs.
+    n_favor_group, n_favor_reference
+        Pairs with different decisions, by the group they favor; None without decisions.
+    """
+
+    group: str
+    reference: str
+    unit: str
+    total: GapColumn
+    probability: GapColumn
+    decision: GapColumn
+    features: tuple[FeatureGap, ...]
+    smallest_p: float
+    p_adjusted: float
+    n_people: int
+    n_pairs: int
+    n_favor_group: int | None
+    n_favor_reference: int | None
+
+    @property
+    def metrics(self) -> dict[str, Any]:
+        """The gap in log-odds, in probability and in decisions, or in the unit of a value, as plain data."""
+        total = asdict(self.total)
+        words = f"explained in {self.unit}"
+        in_log_odds = total if self.unit == "log-odds" else {**dict.fromkeys(total), "note": words}
+        return {
+            "group": self.group,
+            "reference": self.reference,
+            "logit": in_log_odds,
+            "probability": asdict(self.probability),
+            "decision": asdict(self.decision),
+            **({} if self.unit in _UNITS else {"value": total}),
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; the largest features first."""
+        features = sorted(self.features, key=lambda f: -abs(np.nan_to_num(f.estimate.value)))
+        plain = {name: value for name, value in asdict(self).items() if name != "features"}
+        shown = [{"feature": f.feature, **asdict(f.estimate), "p_adjusted": f.p_adjusted} for f in features]
+        return {**plain, "features": shown}
+
+
+def estimate_score_gaps(
+    reference: AuditReference,
+    triples: Parts[Triples],
+    features: Sequence[str],
+    reference_group: str,
+    buckets: NDArray[np.int64],
+    present: Present,
+    crew: Crew = ONE_THREAD,
+) -> tuple[tuple[ScoreGap, ...], dict[str, NDArray[np.float64]]]:
+    """Score gaps of every two groups, and people's influences on them by name.
+
+    If the reference group is one of the two, it is the second.
+
+    Parameters
+    ----------
+    reference
+        What was fitted once.
+    triples
+        Pairs, with the score of the person with the match's finances minus that of the match.
+    features
+        Names of the inputs.
+    reference_group
+        The group that the others are compared with first.
+    buckets
+        Of the people of the reference.
+    present
+        What occurs among the triples.
+    crew
+        Who works on parts at the same time.
+    """
+    names = reference.pool.groups.names
+    first = names.index(reference_group)
+    order = [first, *(code for code in range(len(names)) if code != first)]
+    controls = FinanceControls.of(reference.matcher.points, reference.pool.x.device)
+    found: list[ScoreGap] = []
+    influences: dict[str, NDArray[np.float64]] = {}
+    by_groups = ByGroups.of(triples, len(names))
+    for place, held_against in enumerate(order):
+        for group in order[place + 1 :]:
+            some = by_groups.between(group, held_against)
+            estimated = group_gap(
+                some.parts,
+                controls,
+                group,
+                held_against,
+                buckets,
+                decisions=[len(features) + 2],
+                crew=crew,
+            )
+            found.append(_between(reference, present, estimated, features, group, held_against))
+            keys = _keys(features, names[group], names[held_against])
+            if len(estimated.influence):
+                influences |= dict(zip(keys, estimated.influence.T, strict=True))
+    adjusted = holm([gap.total.p_value for gap in found])
+    return tuple(replace(gap, p_adjusted=float(p)) for gap, p in zip(found, adjusted, strict=True)), influences
+
+
+def _keys(features: Sequence[str], group: str, reference: str) -> list[str]:
+    """Names of the columns of a gap, in order."""
+    return [
+        *(input_key(feature, group, reference) for feature in features),
+        *(gap_key(group, reference, unit) for unit in ("", "probability", "decision")),
+    ]
+
+
+def _between(
+    reference: AuditReference,
+    present: Present,
+    found: GroupGap,
+    features: Sequence[str],
+    group: int,
+    reference_group: int,
+) -> ScoreGap:
+    names, n = reference.pool.groups.names, len(features)
+    columns = found.columns or tuple(_not_compared() for _ in range(n + 3))
+    adjusted, smallest = smallest_p_values(
+        [column.p_value for column in columns[:n]], found.correlation[:n, :n], reference.settings.random_state
+    )
+    favored = _favored(present.differing, group, reference_group)
+    return ScoreGap(
+        group=names[group],
+        reference=names[reference_group],
+        unit=reference.settings.unit or reference.model.output,
+        total=columns[n],
+        probability=columns[n + 1],
+        decision=columns[n + 2],
+        features=tuple(
+            FeatureGap(name, column, float(p)) for name, column, p in zip(features, columns[:n], adjusted, strict=True)
+        ),
+        smallest_p=smallest,
+        p_adjusted=float("nan"),
+        n_people=found.n_people,
+        n_pairs=found.n_pairs,
+        n_favor_group=favored[group],
+        n_favor_reference=favored[reference_group],
+    )
+
+
+def _favored(differing: NDArray[np.int64], group: int, reference_group: int) -> dict[int, int]:
+    """Pairs with different decisions, by the group of the one with the favorable decision."""
+    sides = ((group, reference_group), (reference_group, group))
+    return {own: int(differing[own, other, 1] + differing[other, own, 0]) for own, other in sides}
+
+
+def _not_compared() -> GapColumn:
+    nan = float("nan")
+    return GapColumn(nan, nan, nan, nan, nan, nan, nan, "no one is compared")
+
 
 _LEVEL = 0.05
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
@@ -179,7 +551,7 @@ class Evidence:
         worst = min(known, key=lambda s: (s.p_adjusted, s.estimate.p_value))
         found = worst.estimate
         half = float(stats.t.ppf(1 - 0.025 / len(known), found.df)) * found.standard_error
-        return replace(worst, estimate=replace(found, ci_low=found.value - half, ci_high=found.value + half))
+        return replace(worst, estimate=replace(found, low=found.value - half, high=found.value + half))
 
     @property
     def depends_on(self) -> tuple[str, ...]:

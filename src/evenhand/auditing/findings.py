@@ -7,19 +7,63 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from evenhand.auditing.limits import beyond_limit, within_limit
+from scipy import stats
+
 from evenhand.auditing.options import FindingKey
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.estimate import size_found
 from evenhand.metrics.proxies import PERFECT_PROXY
-from evenhand.report.formatting import decimal, is_number, listed, p_value
+from evenhand.report.formatting import count, decimal, is_number, listed, p_value, percent
 
-__all__ = ["NAMES", "Answer", "Finding", "findings_of", "headline_of"]
-
-Answer = Literal["yes", "no", "open", "not possible"]
 Data = Mapping[str, Any]
 
 _LEVEL = 0.05
+
+
+def within_limit(limit: float, estimates: Sequence[Data], *, has_side: bool) -> Literal["yes", "no", "open"]:
+    """Whether all estimates are smaller than a limit: "no" if one is clearly larger, "open" if neither is clear.
+
+    Parameters
+    ----------
+    limit
+        A size above 0.
+    estimates
+        Each with `value`, `low`, `high`, `p_value`, `standard_error` and `df`.
+    has_side
+        Whether an estimate below 0 is as large as one above; if not, negative estimates are below any limit.
+
+    Examples
+    --------
+    >>> gap = {"value": -0.04, "low": -0.08, "high": 0.0, "p_value": 0.05, "standard_error": 0.02, "df": 500.0}
+    >>> [within_limit(limit, [gap], has_side=True) for limit in (0.1, 0.05)]
+    ['yes', 'open']
+    """
+    # All are smaller only if each one is, which needs no adjustment for their number.
+    if all(_is_inside(limit, one, has_side) for one in estimates):
+        return "yes"
+    return "no" if beyond_limit(limit, estimates, has_side=has_side) else "open"
+
+
+def beyond_limit(limit: float, estimates: Sequence[Data], *, has_side: bool) -> list[Data]:
+    """The estimates that are clearly larger, by intervals that allow for their number (Bonferroni)."""
+    return [one for one in estimates if _is_beyond(limit, one, has_side, len(estimates))]
+
+
+def _is_inside(limit: float, one: Data, has_side: bool) -> bool:
+    low, high = one["low"], one["high"]
+    return is_number(low) and is_number(high) and high < limit and (low > -limit or not has_side)
+
+
+def _is_beyond(limit: float, one: Data, has_side: bool, n: int) -> bool:
+    if not is_number(one["p_value"]):
+        return False
+    size = abs(one["value"]) if has_side else one["value"]
+    half = float(stats.t.ppf(1 - _LEVEL / (2 * n), one["df"])) * one["standard_error"]
+    return bool(size - half > limit)
+
+
+Answer = Literal["yes", "no", "open", "not possible"]
+
 _SIGNED: tuple[FindingKey, ...] = ("score_gap", "inputs")  # either group may be worse off
 _ORDER = {"yes": 0, "no": 1, "open": 2, "not possible": 3}
 NAMES: dict[FindingKey, str] = {
@@ -135,7 +179,7 @@ def _estimate(key: FindingKey, estimate: Data, unit: str, p: float) -> dict[str,
     return {
         "key": key,
         "estimate": estimate["value"],
-        "ci": (estimate["ci_low"], estimate["ci_high"]),
+        "ci": (estimate["low"], estimate["high"]),
         "unit": unit,
         "p_value": p,
         "of": estimate,
@@ -162,7 +206,7 @@ def _inputs(summary: Data) -> dict[str, Any]:
         {
             "feature": row["feature"],
             "estimate": row["value"],
-            "ci": (row["ci_low"], row["ci_high"]),
+            "ci": (row["low"], row["high"]),
             "p_adjusted": row["p_adjusted"],
             "tells_group_auc": auc.get(row["feature"], math.nan),
         }
@@ -413,3 +457,78 @@ def _excess_words(one: Data, answer: Answer) -> tuple[str, str]:
         f"distant people of the same group ({_sure(one)}). This does not show whether inputs or weights make the "
         "difference.",
     )
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The conclusion of an audit, in words.
+
+    Attributes
+    ----------
+    headline
+        The strongest finding in a few words.
+    sentences
+        A name and a sentence for each of the four questions, the strongest finding first; without evidence, what was
+        measured and how certain it is.
+    limits
+        What the audit does not show.
+    is_constant
+        Whether decisions are (almost) the same for everyone, so that agreement says little.
+    """
+
+    headline: str
+    sentences: tuple[tuple[str, str], ...]
+    limits: str
+    is_constant: bool
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for the summary."""
+        return asdict(self)
+
+
+def verdict(summary: Mapping[str, Any], findings: Sequence[Finding]) -> Verdict:
+    """The verdict on the summary of an audit (`AuditResult.to_dict`) and its findings.
+
+    Decisions that hardly vary are mentioned in the headline and the last sentence, whatever was found.
+    """
+    outcome = summary["outcome"]
+    is_constant = is_number(outcome["positive_rate"]) and bool(outcome["notes"].get("positive_rate"))
+    headline = headline_of(findings) if findings else "Not compared with noise"
+    return Verdict(
+        headline=headline + ("; decisions hardly vary" if is_constant else ""),
+        sentences=tuple((NAMES[one.key], one.sentence) for one in findings) or _without_evidence(summary),
+        limits=_limits(summary, has_findings=bool(findings), is_constant=is_constant),
+        is_constant=is_constant,
+    )
+
+
+def _without_evidence(summary: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    cec = summary["cec"]
+    return (
+        (
+            "Measured",
+            f"Over {count(cec['n_pairs'])} pairs of comparable people from different groups, the mean CEC score is "
+            f"{decimal(cec['mean'])} (0: identical reasoning, 1: opposed), and {percent(summary['regimes']['B'])} of "
+            "pairs get the same decision for different reasons.",
+        ),
+        (
+            "Certainty",
+            "How much of this is matching noise is not known: the audit was run without evidence, so there are no "
+            "placebo pairs to compare with.",
+        ),
+    )
+
+
+def _limits(summary: Mapping[str, Any], *, has_findings: bool, is_constant: bool) -> str:
+    if is_constant:
+        return (
+            f"Decisions hardly vary ({percent(summary['outcome']['positive_rate'])} are favorable), so agreement "
+            "between people follows from that alone and does not speak for the model."
+        )
+    n = len(summary["settings"]["financial_features"])
+    has_labels = "scope" not in summary or summary["scope"]["has_labels"]
+    label = " and the label, and nothing else" if has_labels else ", and nothing else"
+    scope = f"people are compared here by {n} financial feature{'' if n == 1 else 's'}{label}"
+    if not has_findings:
+        return f"This is a description and supports no conclusion about groups: {scope}."
+    return f"None of this shows that anyone was treated lawfully or unlawfully: {scope}."

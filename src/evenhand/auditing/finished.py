@@ -7,21 +7,15 @@ from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Protocol
 
-import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.auditing.batch import BatchFindings
-from evenhand.auditing.distributions import merge_distributions, pair_distributions
-from evenhand.auditing.sums import AuditSums
+from evenhand.arrays import Floats, Ints
+from evenhand.auditing.batch import AuditSums, BatchFindings
+from evenhand.auditing.summary import merge_distributions, pair_distributions
 from evenhand.auditing.triples import KeptTriples, Triples, return_much_freed_memory
-from evenhand.metrics.clustering import Parts
-from evenhand.system.parallel import ONE_THREAD, Crew, sum_in_order
-
-__all__ = ["BatchOutput", "BatchRecord", "FinishedBatches", "Merged", "OneBatch", "PairNulls", "merge_batches"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenhand.metrics.excess import Parts
+from evenhand.system.threads import ONE_THREAD, Crew, sum_in_order
 
 
 @dataclass(frozen=True, eq=False)

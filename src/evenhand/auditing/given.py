@@ -10,20 +10,26 @@ import numpy as np
 import pandas as pd
 
 from evenhand.auditing.assemble import FINISHING_STEPS
-from evenhand.auditing.audit import assembled, checked_people
-from evenhand.auditing.batch import BATCH_STEPS, audit_batch
-from evenhand.auditing.cut_offs import SegmentThresholds
+from evenhand.auditing.audit import assembled, checked_people, wanted_outcomes, with_regressions
+from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch
 from evenhand.auditing.direction import check_direction, notes_on_label
-from evenhand.auditing.given_reasons import with_given_reasons
-from evenhand.auditing.options import AuditOptions, Favorable, RegressionOptions, check_value
+from evenhand.auditing.options import (
+    AuditOptions,
+    Favorable,
+    ReasonMapLike,
+    RegressionOptions,
+    SegmentThresholds,
+    check_value,
+)
 from evenhand.auditing.people import People, check_finances_apart
+from evenhand.auditing.reasons import PeopleReasons, reason_table, reasons_of_codes
 from evenhand.auditing.reference import AuditReference
-from evenhand.auditing.regressed import wanted_outcomes, with_regressions
 from evenhand.auditing.result import AuditResult
+from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.scope import DECISION_UNIT, Scope
+from evenhand.auditing.triples import compared_people
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.given import (
     Explained,
     as_attributions,
@@ -32,42 +38,95 @@ from evenhand.inputs.given import (
     as_scores,
     explained_scores,
 )
-from evenhand.inputs.validation import as_decisions, as_splits, as_table, check_columns
-from evenhand.models.given import GivenModel
+from evenhand.inputs.reason_maps import given_reasons
+from evenhand.inputs.validation import as_decisions, as_splits, as_table, check_columns, in_row_order
 from evenhand.models.protocol import AuditedModel, Output
-from evenhand.models.risk import RiskModel
-from evenhand.system.progress import PATIENCE
-from evenhand.system.progress import progress as shown_progress
+from evenhand.models.wrapped import GivenModel, RiskModel
+from evenhand.system.terminal import PATIENCE
+from evenhand.system.terminal import progress as shown_progress
 
-__all__ = ["audit_given"]
+_SOURCE = "the given codes, first reason first"
+
+
+def with_given_reasons(
+    result: AuditResult,
+    reference: AuditReference,
+    found: BatchFindings,
+    codes: pd.DataFrame,
+    reason_map: ReasonMapLike | None,
+) -> AuditResult:
+    """Add the frequency of given reasons, and what pairs have in common, to the result of an audit without a model.
+
+    Parameters
+    ----------
+    result, reference, found
+        From the audit, whose people are matched with each other.
+    codes
+        Reasons of everyone, one column per rank.
+    reason_map
+        The meaning of the codes; None if the codes are the reasons.
+
+    Raises
+    ------
+    InvalidInputError
+        If a code is not in the map.
+    """
+    names, places = given_reasons(codes, reason_map)
+    people = found.people
+    triples = None
+    if reference.evidence is not None:
+        rows, distance = np.arange(len(people)), reference.settings.max_distance
+        triples = compared_people(reference.evidence, people, reference.matcher.points, rows, None, distance)
+    reasons = reasons_of_codes(
+        places,
+        names,
+        people.groups.codes,
+        people.groups.names,
+        found.decision,
+        pairs=found.pairs,
+        triples=triples,
+        reference=result.outcome.approvals.reference or None,
+        source=_SOURCE,
+    )
+    is_declined = found.decision == 0
+    declined = PeopleReasons(np.where(is_declined[:, None], places, -1), is_declined)
+    groups = np.asarray(people.groups.names, dtype=object)[people.groups.codes]
+    assert isinstance(result.source, PairsInMemory)
+    source = replace(
+        result.source,
+        reason_table=reason_table(declined, names, np.arange(len(people)), groups, people.ids),
+        reason_codes=(declined.codes, declined.codes),
+    )
+    return replace(result, source=source, reason_codes=reasons)
+
 
 _HALF = 0.5  # default probability from which a decision is favorable
 
 
 def audit_given(
-    X: Any,  # noqa: ANN401 - any table
-    y: Any = None,  # noqa: ANN401 - any column
+    X: Any,
+    y: Any = None,
     *,
-    sensitive_features: Any,  # noqa: ANN401 - any column or table
+    sensitive_features: Any,
     financial_features: Sequence[str],
-    scores: Any = None,  # noqa: ANN401 - any column
-    decisions: Any = None,  # noqa: ANN401 - any column
-    attributions: Any = None,  # noqa: ANN401 - any table
-    base_values: Any = None,  # noqa: ANN401 - a number or any column
-    reason_codes: Any = None,  # noqa: ANN401 - any column or table
+    scores: Any = None,
+    decisions: Any = None,
+    attributions: Any = None,
+    base_values: Any = None,
+    reason_codes: Any = None,
     unit: str | None = AuditOptions.unit,
     output: Output | None = AuditOptions.output,
-    ids: Any = None,  # noqa: ANN401 - any column
+    ids: Any = None,
     favorable: Favorable | None = AuditOptions.favorable,
     decision_threshold: float | SegmentThresholds | None = AuditOptions.decision_threshold,
     consistency_threshold: float = AuditOptions.consistency_threshold,
     max_distance: float | None = AuditOptions.max_distance,
-    by: Any = None,  # noqa: ANN401 - any column or table
-    clusters: Any = None,  # noqa: ANN401 - any column
+    by: Any = None,
+    clusters: Any = None,
     limits: Mapping[str, float] | None = AuditOptions.limits,
     regressions: bool = RegressionOptions.regressions,
-    outcomes: Any = None,  # noqa: ANN401 - any table, or columns by name
-    reason_map: Any = None,  # noqa: ANN401 - a path, a mapping or any table
+    outcomes: Any = None,
+    reason_map: Any = None,
     n_reasons: int = AuditOptions.n_reasons,
     random_state: int = AuditOptions.random_state,
     progress: bool = False,
@@ -191,7 +250,7 @@ _OF_CODES = (
 )
 
 
-def _checked_codes(codes: Any, n: int, *, has_decisions: bool) -> pd.DataFrame | None:  # noqa: ANN401 - any table
+def _checked_codes(codes: Any, n: int, *, has_decisions: bool) -> pd.DataFrame | None:
     """Reason codes of n people; None if there are none."""
     if codes is None:
         return None
@@ -206,7 +265,7 @@ def _checked_codes(codes: Any, n: int, *, has_decisions: bool) -> pd.DataFrame |
 def _given_model(
     table: pd.DataFrame,
     rows: Mapping[str, Any],
-    base_values: Any,  # noqa: ANN401 - a number or any column
+    base_values: Any,
     options: AuditOptions,
 ) -> tuple[AuditedModel, Explained]:
     """The given columns in the form of a model, with the sign reversed for a risk or a price."""
@@ -228,7 +287,7 @@ def _given_model(
     return (RiskModel(model) if options.favorable == "low" else model), explained
 
 
-def _of_decisions(decisions: Any, n: int, options: AuditOptions) -> Explained:  # noqa: ANN401 - any column
+def _of_decisions(decisions: Any, n: int, options: AuditOptions) -> Explained:
     """Decisions as a score of 0 or 1."""
     if decisions is None:
         raise InvalidInputError(
@@ -275,7 +334,7 @@ def _on_direction(
     model: AuditedModel,
     people: People,
     scope: Scope,
-    y: Any,  # noqa: ANN401 - any column
+    y: Any,
     favorable: Favorable | None,
 ) -> tuple[str, ...]:
     """Notes on the name of the label; scores that rank people against it are rejected."""

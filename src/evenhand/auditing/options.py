@@ -13,28 +13,70 @@ from dataclasses import dataclass, field
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
-from evenhand.auditing.cut_offs import SegmentThresholds
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.seeds import check_seed
+
+_NAME = "`decision_threshold`"
+
+
+@dataclass(frozen=True)
+class SegmentThresholds:
+    """Cutoffs by the values of a column, for `decision_threshold=` of `audit` and `audit_stream`.
+
+    Attributes
+    ----------
+    column
+        An input of the model, or one of the columns of `by`.
+    cut_offs
+        For each value of the column, the probability from which on the decision is favorable, or with
+        ``favorable="low"``, up to which it is.
+
+    Examples
+    --------
+    >>> SegmentThresholds("product", {"card": 0.6, "loan": 0.8}).cut_offs["loan"]
+    0.8
+    >>> SegmentThresholds("product", {"card": 60})
+    Traceback (most recent call last):
+    ...
+    evenhand.exceptions.InvalidInputError: `decision_threshold`: the cutoff of 'card' must be between 0 and 1, got 60.
+    """
+
+    column: str
+    cut_offs: Mapping[str, float]
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.column, str) or not isinstance(self.cut_offs, Mapping) or not self.cut_offs:
+            raise InvalidInputError(
+                f"{_NAME} by segment must name a column and map its values to cutoffs, such as "
+                f"SegmentThresholds('product', {{'card': 0.6}}), got {self.column!r} and {self.cut_offs!r}."
+            )
+        for value, cut_off in self.cut_offs.items():
+            is_number = isinstance(cut_off, Real) and not isinstance(cut_off, bool)
+            if not is_number or not 0 <= cut_off <= 1:
+                raise InvalidInputError(f"{_NAME}: the cutoff of {value!r} must be between 0 and 1, got {cut_off!r}.")
+        object.__setattr__(self, "cut_offs", {str(value): float(c) for value, c in self.cut_offs.items()})
+
+    @classmethod
+    def of(cls, table: Mapping[str, Any]) -> SegmentThresholds:
+        """Cutoffs from plain data, as in a TOML file.
+
+        Raises
+        ------
+        InvalidInputError
+            If there are keys besides column and cut_offs, or a cutoff is not a number in [0, 1].
+        """
+        if set(table) != {"column", "cut_offs"}:
+            raise InvalidInputError(
+                f"{_NAME} by segment must have the keys 'column' and 'cut_offs', got "
+                f"{', '.join(map(repr, table)) or 'none'}."
+            )
+        return cls(table["column"], table["cut_offs"])
+
 
 if TYPE_CHECKING:
     from evenhand.attribution.gradients import Method
     from evenhand.models.dispatch import AttributionChoice
     from evenhand.models.protocol import Output
 
-__all__ = [
-    "AuditOptions",
-    "AuditSettings",
-    "Engine",
-    "Favorable",
-    "FindingKey",
-    "GivenOptions",
-    "ReasonMapLike",
-    "RegressionOptions",
-    "RoleOptions",
-    "StreamOptions",
-    "check_value",
-]
 
 Engine = Literal["local", "threads", "processes", "dask", "spark"]
 Favorable = Literal["high", "low"]
@@ -170,6 +212,8 @@ class AuditOptions(AuditSettings):
     def __post_init__(self) -> None:
         super().__post_init__()
         object.__setattr__(self, "limits", _checked_limits(self.limits))
+        from evenhand.inputs.validation import check_seed  # imports pandas, which --help does not wait for
+
         check_seed(self.random_state)
         if isinstance(self.decision_threshold, Mapping):
             object.__setattr__(self, "decision_threshold", SegmentThresholds.of(self.decision_threshold))
@@ -356,7 +400,7 @@ def check_value(options: AuditOptions) -> None:
         )
 
 
-def _check_unit(unit: Any, output: Any) -> None:  # noqa: ANN401 - what the user gave
+def _check_unit(unit: Any, output: Any) -> None:
     """Reject an empty unit, and a value without a unit."""
     if unit is not None and (not isinstance(unit, str) or not unit.strip()):
         raise InvalidInputError(f"{_named('unit')} must be a string such as 'percentage points', got {unit!r}.")
@@ -372,7 +416,7 @@ def _named(name: str) -> str:
 _MOST = {"n_steps": 100_000, "n_permutations": 1_000_000, "n_reasons": 1_000}
 
 
-def _check_counts(options: Any, *names: str) -> None:  # noqa: ANN401 - any of the dataclasses
+def _check_counts(options: Any, *names: str) -> None:
     for name in names:
         value = getattr(options, name)
         if value is not None and (not isinstance(value, Integral) or isinstance(value, bool) or value < 1):

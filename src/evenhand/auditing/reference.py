@@ -9,26 +9,28 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.auditing.compared import EvidenceReference
-from evenhand.auditing.cut_offs import SegmentThresholds
-from evenhand.auditing.options import AuditOptions, check_value
+from evenhand.auditing.options import AuditOptions, SegmentThresholds, check_value
 from evenhand.auditing.people import People
-from evenhand.auditing.reason_reference import ReasonReference
+from evenhand.auditing.reasons import ReasonReference
 from evenhand.auditing.scope import Scope
+from evenhand.auditing.triples import EvidenceReference
 from evenhand.exceptions import warn_caller
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.matching import MatchReference
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
 from evenhand.matching.space import Missing
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.explaining import Explainer
+from evenhand.models.explaining import (
+    MOST_SEGMENTS,
+    Explainer,
+    is_sampled,
+    needed_permutations,
+    needed_segments,
+    with_permutations,
+)
+from evenhand.models.introspection import own_threshold
 from evenhand.models.protocol import AuditedModel
-from evenhand.models.risk import RiskModel
-from evenhand.models.sampling_plan import is_sampled, needed_permutations, with_permutations
-from evenhand.models.segments import MOST_SEGMENTS, needed_segments
-from evenhand.models.thresholds import own_threshold
-
-__all__ = ["AuditReference", "audited_model", "settled_options"]
+from evenhand.models.wrapped import RiskModel
 
 _SAME_THRESHOLD = 1e-9
 _ORDERS = 32  # number of orders of sampled Shapley values, until a trial shows how many are needed
@@ -144,7 +146,7 @@ def _scope_of_model(settings: AuditOptions, pool: People) -> Scope:
     return Scope(decisions=pool.decisions is not None, labels=pool.has_labels, unit=settings.unit)
 
 
-def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> AuditedModel:  # noqa: ANN401 - any model
+def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> AuditedModel:
     """The model in the form the audit needs, explained according to the options; `table` holds people to be scored."""
     check_value(options)
     audited = as_audited_model(
@@ -159,7 +161,7 @@ def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> Aud
 
 
 def settled_options(
-    model: Any,  # noqa: ANN401 - any model
+    model: Any,
     audited: AuditedModel,
     options: AuditOptions,
     financial_features: Sequence[str],
@@ -177,7 +179,7 @@ def settled_options(
 
 
 def _settled_threshold(
-    model: Any,  # noqa: ANN401 - any model
+    model: Any,
     audited: AuditedModel,
     options: AuditOptions,
 ) -> tuple[float | SegmentThresholds | None, tuple[str, ...]]:

@@ -20,9 +20,9 @@ from rich.console import Console, RenderableType
 
 from evenhand.auditing.drawn_groups import DrawnGroups
 from evenhand.auditing.evidence import Evidence
-from evenhand.auditing.findings import findings_of
-from evenhand.auditing.pack import write_pack
-from evenhand.auditing.reason_codes import Reasons
+from evenhand.auditing.findings import findings_of, verdict
+from evenhand.auditing.pack import ARTIFACTS, log_audit, write_pack
+from evenhand.auditing.reasons import Reasons
 from evenhand.auditing.regressions import Regressions
 from evenhand.auditing.sample import (
     MAX_PAIRS,
@@ -34,26 +34,20 @@ from evenhand.auditing.sample import (
     strongest_pairs,
 )
 from evenhand.auditing.scope import Scope
-from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, library_versions, write_json
-from evenhand.auditing.tracking import ARTIFACTS, log_audit
-from evenhand.auditing.verdict import verdict
-from evenhand.auditing.weighting import Weighting
+from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, Weighting, library_versions, write_json
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.proxies import ProxyScreen
 from evenhand.metrics.related import procedural_metrics
-from evenhand.report.document import write_memo
 from evenhand.report.explorer import pairs_to_show
+from evenhand.report.memo import write_memo
 from evenhand.report.page import audit_card, audit_page
-from evenhand.report.plots import Plots
+from evenhand.report.registry import Plots
 from evenhand.report.terminal import summary_rows, terminal_summary
 from evenhand.report.workbook import MAX_PAIRS as MAX_ROWS
 from evenhand.report.workbook import write_workbook
-from evenhand.system.clock import time_of_writing
-from evenhand.system.files import write_atomically
-
-__all__ = ["AuditResult"]
+from evenhand.system.files import time_of_writing, write_atomically
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -273,13 +267,13 @@ class AuditResult:
             metrics |= {
                 "placebo": found.placebo_mean,
                 "excess": found.cec.value,
-                "excess_ci": [found.cec.ci_low, found.cec.ci_high],
+                "excess_ci": [found.cec.low, found.cec.high],
                 "p_value": found.cec.p_value,
                 "excess_balanced": found.balanced.value,
-                "excess_balanced_ci": [found.balanced.ci_low, found.balanced.ci_high],
+                "excess_balanced_ci": [found.balanced.low, found.balanced.high],
                 "excess_balanced_p_value": found.balanced.p_value,
                 "weighing_excess": found.reasoning_gap.value,
-                "weighing_ci": [found.reasoning_gap.ci_low, found.reasoning_gap.ci_high],
+                "weighing_ci": [found.reasoning_gap.low, found.reasoning_gap.high],
                 "weighing_p_value": found.reasoning_gap.p_value,
                 "input_gap_excess": found.input_gap.value,
                 "regime_b_excess": found.regime_b.value,

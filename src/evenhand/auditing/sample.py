@@ -13,17 +13,6 @@ from numpy.typing import NDArray
 from evenhand.exceptions import InvalidInputError
 from evenhand.system.hashing import person_hash
 
-__all__ = [
-    "MAX_PAIRS",
-    "ExplainedPairs",
-    "PairSample",
-    "PairSource",
-    "PairsInMemory",
-    "cases_of",
-    "draw_pair_sample",
-    "strongest_pairs",
-]
-
 MAX_PAIRS = 2000
 _STRONGEST_SHARE = 0.2
 _ROWS_AT_ONCE = 1 << 16  # pairs that candidates are chosen from

@@ -7,8 +7,6 @@ from typing import Any, Literal
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["DECISION_UNIT", "Scope"]
-
 Outcome = Literal["score", "value", "decision"]
 
 DECISION_UNIT = "share of favorable decisions"

@@ -11,16 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from evenhand.auditing.identities import EVERYONE
 from evenhand.auditing.pack import AUDIT, FACTS, MANIFEST, PACK_SCHEMA, PLAN
+from evenhand.auditing.people import EVERYONE
 from evenhand.auditing.summary import SCHEMA, library_versions
 from evenhand.exceptions import ArchiveError, InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_file
-from evenhand.inputs.tables.read_inputs import fingerprint_input, name_of_input
-from evenhand.system.archives import Archive, open_archive
-from evenhand.system.files import json_ready
-
-__all__ = ["TOLERANCE", "Difference", "Pack", "Verification", "compare_with_pack", "read_pack", "verify_pack"]
+from evenhand.inputs.tables.open import fingerprint_input, name_of_input
+from evenhand.system.files import Archive, json_ready, open_archive
 
 TOLERANCE = 1e-6
 """Largest difference between two equal numbers, relative to the larger of them and 1."""
@@ -334,7 +331,7 @@ def _numbers_of(summary: Mapping[str, Any]) -> dict[str, float | str | None]:
     return dict(_leaves(parts, ""))
 
 
-def _leaves(value: Any, where: str) -> Iterator[tuple[str, float | str | None]]:  # noqa: ANN401 - any plain data
+def _leaves(value: Any, where: str) -> Iterator[tuple[str, float | str | None]]:
     """Numbers, missing values, and answers, by their place; prose is not compared."""
     if isinstance(value, Mapping):
         for key, item in value.items():

@@ -10,20 +10,12 @@ from typing import NoReturn, TextIO
 
 import typer
 
-from evenhand.cli.auditing import audit, demo
-from evenhand.cli.checking import check
-from evenhand.cli.comparing import compare, monitor
-from evenhand.cli.datasets import data_app
-from evenhand.cli.interrupts import INTERRUPTED, said_when_interrupted
-from evenhand.cli.messages import say, with_options
-from evenhand.cli.research import calibrate, power, reproduce
-from evenhand.cli.searching import search
-from evenhand.cli.training import train
-from evenhand.cli.verifying import verify
+from evenhand.cli.audits import audit, check, compare, demo, monitor, verify
+from evenhand.cli.models import search, train
+from evenhand.cli.other import calibrate, data_app, power, reproduce
+from evenhand.cli.terminal import INTERRUPTED, said_when_interrupted, say, with_options
 from evenhand.exceptions import EvenhandError, EvenhandWarning
-from evenhand.system.streams import outlive_readers
-
-__all__ = ["app", "main"]
+from evenhand.system.terminal import outlive_readers
 
 _FAULT = 70  # EX_SOFTWARE of sysexits.h: not the code of a crossed gate
 
@@ -51,7 +43,7 @@ def version() -> None:
 @app.command()
 def versions() -> None:
     """Print the versions of evenhand, Python and the libraries it uses, to include in a bug report."""
-    from evenhand.system.versions import show_versions
+    from evenhand.system.libraries import show_versions
 
     show_versions()
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,28 +15,179 @@ from evenhand import load_model
 from evenhand.auditing.audit import audit
 from evenhand.auditing.direction import notes_on_label
 from evenhand.auditing.options import AuditOptions, AuditSettings, GivenOptions, RoleOptions, StreamOptions
-from evenhand.cli.given import read_given
-from evenhand.cli.options import AuditPlan, TablePlan
-from evenhand.cli.sources import opened_table
+from evenhand.cli.options import AuditPlan, TablePlan, opened_table
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.checking.unfit import without_unfit
+from evenhand.inputs.checking.columns import without_unfit
+from evenhand.inputs.given import GivenColumns, attribution_columns, rows_by_id, rows_in_order
 from evenhand.inputs.group_probabilities import GroupProbabilities
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import open_table, typed
-from evenhand.inputs.tables.read_inputs import fingerprint_input
-from evenhand.inputs.validation import as_groups, as_labels
-from evenhand.models.input_columns import input_columns
-from evenhand.system.progress import PATIENCE, progress
+from evenhand.inputs.tables.open import fingerprint_input
+from evenhand.inputs.validation import as_groups, as_labels, check_columns
+from evenhand.models.introspection import input_columns
+from evenhand.system.terminal import PATIENCE, progress
+
+_SHOWN = 8
+
+
+@dataclass(frozen=True, eq=False)
+class ReadColumns:
+    """What was read from a file about everyone in it.
+
+    Attributes
+    ----------
+    columns
+        The role of each column.
+    frame
+        The columns of the applicants' file, one row for each of its rows.
+    second, ids, base_values
+        Attributions by feature from a second file, and its columns of ids and base values; None if absent.
+    where
+        The second file, for messages.
+    """
+
+    columns: GivenColumns
+    frame: pd.DataFrame
+    second: pd.DataFrame | None = None
+    ids: str | None = None
+    base_values: str | None = None
+    where: str = ""
+
+    def of(self, people: Rows) -> dict[str, Any]:
+        """The columns of some people, as `audit_given` takes them."""
+        columns, own = self.columns, self.frame.iloc[people.kept].reset_index(drop=True)
+        base = columns.base_values
+        found = {
+            "scores": None if columns.scores is None else own[columns.scores],
+            "base_values": own[base] if isinstance(base, str) else base,
+            "reason_codes": own[list(columns.reason_codes)] if columns.reason_codes else None,
+        }
+        if self.second is not None:
+            beside = self._of_second(people)
+            if self.base_values is not None:
+                found["base_values"] = beside.pop(self.base_values)
+            return {**found, "attributions": beside}
+        named = columns.attributions
+        shap = None if named is None else own[list(named.values())].set_axis(list(named), axis=1)
+        return {**found, "attributions": shap}
+
+    def _of_second(self, people: Rows) -> pd.DataFrame:
+        assert self.second is not None
+        if self.ids is None:
+            return rows_in_order(self.second, len(self.frame), people.kept, self.where)
+        assert people.ids is not None
+        return rows_by_id(self.second, self.ids, people.ids, self.where).drop(columns=self.ids)
+
+
+def read_given(
+    path: Any,
+    plan: AuditPlan,
+    applicants: Callable[[AuditPlan, list[str] | None], tuple[Rows, tuple[str, ...]]],
+) -> tuple[Rows, ReadColumns, tuple[str, ...]]:
+    """Read the people of a file, the columns that replace a model, and notes on the reading.
+
+    If there are attributions, the model's inputs are the columns that have them.
+
+    Parameters
+    ----------
+    path
+        File of the applicants.
+    plan
+        The options.
+    applicants
+        Function that reads the people of the file, with the named features or with all columns that have no other role.
+    """
+    reading = ReadOptions(**{option.name: getattr(plan, option.name) for option in fields(ReadOptions)})
+    raw = open_table(path, reading)
+    names = list(raw.schema.names)
+    beside = None if plan.attributions_file is None else _SecondFile.of(plan, reading)
+    base = None if beside is None else beside.base_values
+    columns = GivenColumns.among(
+        names,
+        scores=plan.scores,
+        base_values=plan.base_values if base is None else None,
+        reason_codes=plan.reason_codes,
+        attributions=plan.attributions if beside is None else (),
+    )
+    features = columns.attributions if beside is None else beside.features
+    inputs = None if features is None else _inputs(list(features), names, plan)
+    people, notes = applicants(replace(plan, drop=(*plan.drop, *columns.needed)), inputs)
+    frame = typed(raw, columns.needed or names[:1], reading).table.to_pandas()
+    read = ReadColumns(columns, frame)
+    if beside is not None:
+        read = ReadColumns(columns, frame, beside.frame, beside.ids, base, beside.where)
+    return people, read, (*notes, *_unused_columns(inputs, names, plan, columns))
+
+
+@dataclass(frozen=True, eq=False)
+class _SecondFile:
+    """Attributions by feature from a second file, its columns of ids and base values, and its name."""
+
+    frame: pd.DataFrame
+    features: tuple[str, ...]
+    ids: str | None
+    base_values: str | None
+    where: str
+
+    @classmethod
+    def of(cls, plan: AuditPlan, reading: ReadOptions) -> _SecondFile:
+        assert plan.attributions_file is not None
+        raw = open_table(plan.attributions_file, reading)
+        names = list(raw.schema.names)
+        ids = None
+        if plan.ids is not None:
+            (ids,) = check_columns([plan.ids], names, "`ids` (--id), in the attributions file,")
+        base = plan.base_values if plan.base_values in names else None
+        beside = [name for name in (ids, base) if name is not None]
+        named = attribution_columns(plan.attributions or ("*",), [name for name in names if name not in beside])
+        table = typed(raw, [*named.values(), *beside], reading).table.to_pandas()
+        return cls(table.set_axis([*named, *beside], axis=1), tuple(named), ids, base, raw.where)
+
+
+def _inputs(features: Sequence[str], names: Sequence[str], plan: AuditPlan) -> list[str]:
+    """The columns that have attributions, in the order of the file."""
+    absent = [feature for feature in features if feature not in names]
+    if absent:
+        raise InvalidInputError(
+            f"There are attributions for {absent[:_SHOWN]}, which are not columns of the applicants' file; map a "
+            "feature to its column with --attributions feature=column."
+        )
+    lacking = [name for name in plan.financial_features if name not in features]
+    if lacking:
+        raise InvalidInputError(
+            f"Attributions are missing for the financial features {lacking}; pass them, with 0 for a feature that the "
+            "model does not use."
+        )
+    return [name for name in names if name in features]
+
+
+def _unused_columns(
+    inputs: Sequence[str] | None, names: Sequence[str], plan: AuditPlan, columns: GivenColumns
+) -> tuple[str, ...]:
+    """A note on the columns that are not inputs because they have no attributions."""
+    if inputs is None:
+        return ()
+    roles = {plan.label, plan.ids, plan.clusters, plan.decisions, *plan.group, *plan.by, *plan.drop, *columns.needed}
+    rest = [name for name in names if name not in roles and name not in inputs]
+    if not rest:
+        return ()
+    return (
+        f"Not used as inputs, because they have no attributions: {', '.join(map(repr, rest[:_SHOWN]))}{_more(rest)}.",
+    )
+
+
+def _more(names: Sequence[str]) -> str:
+    return f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
     from evenhand.searching import SearchResult
     from evenhand.training.classifier import CECClassifier
 
-__all__ = ["audit_demo", "audit_table", "is_without_model", "search_table", "stream_table", "train_table"]
 
 _TRAIN_SHARE = 0.7
 _QUICK_PEOPLE = 2_000
@@ -58,7 +209,7 @@ def audit_demo(random_state: int = 0) -> AuditResult:
     )
 
 
-def audit_table(path: Any, plan: AuditPlan) -> AuditResult:  # noqa: ANN401 - what `open_table` takes
+def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
     """Audit the applicants of a table.
 
     Without a model, and without scores or decisions in its place, a plain network is fitted on 70% of the people and
@@ -152,7 +303,7 @@ def is_without_model(plan: AuditPlan) -> bool:
     return plan.model is None and (bool(given) or plan.decisions is not None)
 
 
-def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:  # noqa: ANN401 - what `open_table` takes
+def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:
     """Audit the scores, decisions and attributions that a file holds."""
     from evenhand.auditing.given import audit_given
 
@@ -203,7 +354,7 @@ def _drawn(everyone: Rows, random_state: int) -> Rows:
     return everyone.drawn(rows, "not drawn for a quick look")
 
 
-def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:  # noqa: ANN401 - what `open_table` takes
+def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:
     """Audit a model file on the applicants of files of any size, in batches: see `evenhand.audit_stream`."""
     from evenhand.auditing.streaming import audit_stream
 
@@ -239,9 +390,9 @@ def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:  # noqa:
 
 
 def search_table(
-    path: Any,  # noqa: ANN401 - what `open_table` takes
+    path: Any,
     plan: TablePlan,
-    **settings: Any,  # noqa: ANN401 - passed on to `search`
+    **settings: Any,
 ) -> tuple[SearchResult, list[str]]:
     """Search for an alternative on the applicants of a file; return it and the notes on how cells were read."""
     from evenhand.searching import search
@@ -269,9 +420,9 @@ def _clusters(people: Rows) -> np.ndarray[Any, Any] | None:
 
 
 def train_table(
-    path: Any,  # noqa: ANN401 - what `open_table` takes
+    path: Any,
     plan: TablePlan,
-    **settings: Any,  # noqa: ANN401 - passed on to `CECClassifier`
+    **settings: Any,
 ) -> tuple[CECClassifier, list[str]]:
     """Fit a classifier on the applicants of a file; return it with notes on rows left out and how cells were read."""
     from evenhand.training.classifier import CECClassifier
@@ -299,7 +450,7 @@ def _audit_options(plan: AuditPlan) -> dict[str, Any]:
 
 
 def _applicants(
-    path: Any,  # noqa: ANN401 - what `open_table` takes
+    path: Any,
     plan: AuditPlan | TablePlan,
     features: list[str] | None = None,
     *,
@@ -373,12 +524,12 @@ def _sensitive(people: Rows, plan: AuditPlan) -> np.ndarray[Any, Any] | GroupPro
 
 def _fit_and_audit(
     X: pd.DataFrame,
-    y: Any,  # noqa: ANN401 - any column
-    group: Any,  # noqa: ANN401
+    y: Any,
+    group: Any,
     financial: tuple[str, ...],
     options: dict[str, Any],
     by: pd.DataFrame | None = None,
-    ids: Any = None,  # noqa: ANN401
+    ids: Any = None,
     clusters: np.ndarray[Any, Any] | None = None,
     outcomes: pd.DataFrame | None = None,
     sample_weight: np.ndarray[Any, Any] | None = None,

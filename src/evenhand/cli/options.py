@@ -12,21 +12,8 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from evenhand.auditing.options import AuditOptions, GivenOptions, RegressionOptions, RoleOptions, StreamOptions
-from evenhand.exceptions import InvalidInputError, first_line
+from evenhand.exceptions import InvalidInputError, did_you_mean, first_line
 from evenhand.inputs.read_options import ReadOptions
-
-__all__ = [
-    "ALIASES",
-    "FILES",
-    "AuditPlan",
-    "CheckPlan",
-    "TablePlan",
-    "check_given",
-    "names_in",
-    "options_of",
-    "plan_from_toml",
-    "settings_in",
-]
 
 ALIASES = {
     "financial": "financial_features",
@@ -53,7 +40,7 @@ _OR_TABLE = {"reason_map"}  # a string, or in TOML a table
 Plan = TypeVar("Plan")
 
 
-def _same(plan: type, name: str) -> Any:  # noqa: ANN401 - a field of any type
+def _same(plan: type, name: str) -> Any:
     """An option with the default and help of the dataclass that defines it."""
     option = next(option for option in fields(plan) if option.name == name)
     return field(default=option.default, metadata=option.metadata)
@@ -167,7 +154,7 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "plan"]
         options = [_parameter(option) for option in fields(plan)]  # type: ignore[arg-type]
 
-        def run(**given: Any) -> None:  # noqa: ANN401 - values from the command line
+        def run(**given: Any) -> None:
             names = {option.name for option in fields(plan)}  # type: ignore[arg-type]
             values = {name: _value(name, value) for name, value in given.items() if name in names and value is not None}
             rest = {name: value for name, value in given.items() if name not in names}
@@ -213,7 +200,7 @@ def _kind(option: Field[Any]) -> type:
     return _KINDS.get(str(option.type).removesuffix(" | None"), str)
 
 
-def _value(name: str, value: Any) -> Any:  # noqa: ANN401
+def _value(name: str, value: Any) -> Any:
     """Convert an option to the form the dataclass holds: a,b,c becomes a tuple of names."""
     if name == "limits":
         return _limits_in(value)
@@ -255,7 +242,7 @@ def settings_in(plan: AuditPlan) -> dict[str, Any]:
     where the audit ran, and whether a file was trusted, is left to whoever runs it again.
     """
     from evenhand.inputs.reason_maps import read_reason_map
-    from evenhand.inputs.tables.read_inputs import name_of_input
+    from evenhand.inputs.tables.open import name_of_input
 
     only_streamed = () if plan.stream else tuple(option.name for option in fields(StreamOptions))
     found = {option.name: getattr(plan, option.name) for option in fields(plan)}
@@ -279,8 +266,6 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
     """
     if path is None:
         return plan()
-    from evenhand.inputs.validation import did_you_mean
-
     try:
         settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -305,7 +290,7 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
     return plan(**values)
 
 
-def _toml_value(path: Path, key: str, value: Any, kind: type) -> Any:  # noqa: ANN401
+def _toml_value(path: Path, key: str, value: Any, kind: type) -> Any:
     if kind is tuple:
         items = [value] if isinstance(value, str) else value
         if isinstance(items, list) and all(isinstance(item, str) for item in items):
@@ -325,3 +310,76 @@ def _toml_value(path: Path, key: str, value: Any, kind: type) -> Any:  # noqa: A
         int: "a whole number",
     }
     raise InvalidInputError(f"{str(path)!r}: {key} must be {wanted.get(kind, 'a number')}, got {value!r}.")
+
+
+TableArgument = Annotated[
+    str | None,
+    typer.Argument(
+        help="Table of applicants, one row each: a CSV, Parquet, Arrow, Excel, SAS, Stata or SPSS file; a folder of "
+        "Parquet files; an address (s3://, gs://, abfss://, https://); delta:PATH@VERSION or "
+        "iceberg:CATALOG/TABLE@SNAPSHOT; with --engine spark, the name of a table. "
+        "Use --sql instead to select the people with a query."
+    ),
+]
+"""Where the people are."""
+
+
+def named_table(data: str | None, plan: AuditPlan | CheckPlan | TablePlan, folder: Path | None = None) -> Any:
+    """Return what the command line names: a local path, or anything else as an open table.
+
+    Parameters
+    ----------
+    data
+        Path or address.
+    plan
+        Its query replaces `data`.
+    folder
+        Where to store rows that can be read only once; None for a private folder.
+
+    Raises
+    ------
+    InvalidInputError
+        If both `data` and a query are given, or neither.
+    """
+    if data is not None and plan.sql is not None:
+        raise InvalidInputError(f"The table {_shown(data)!r} and --sql both name the people: use only one of them.")
+    if plan.sql is not None:
+        from evenhand.inputs.tables import open_table
+        from evenhand.inputs.tables.lakes import query
+
+        return open_table(query(plan.sql), folder=folder)
+    if data is None:
+        raise InvalidInputError(
+            "The table of applicants is missing: name a file, a folder or an address, or use --sql."
+        )
+    return opened_table(data, plan, folder)
+
+
+def opened_table(data: str, plan: AuditPlan | CheckPlan | TablePlan, folder: Path | None = None) -> Any:
+    """Return a local path unchanged, and anything else as an open table, so that it is fetched once."""
+    from evenhand.inputs.tables import is_near, open_table
+
+    reading = ReadOptions(**{option.name: getattr(plan, option.name) for option in fields(ReadOptions)})
+    return Path(data) if is_near(data) else open_table(data, reading, folder=folder)
+
+
+def is_streamed(data: str | None, plan: AuditPlan) -> bool:
+    """Whether people are read in batches, because the user asked for it or they are in a folder of files."""
+    from evenhand.inputs.tables import is_folder
+
+    return plan.stream or (data is not None and is_folder(data))
+
+
+def read_in(people: Any, out: Path) -> Any:
+    """What an audit in a folder read: the named table, or the rows that Spark stored there."""
+    if not isinstance(people, Path) or people.exists():
+        return people
+    from evenhand.auditing.streaming.engines.spark import ROWS
+
+    return out / ROWS
+
+
+def _shown(data: str) -> str:
+    from evenhand.inputs.tables.raw import shown
+
+    return shown(data)

@@ -1,11 +1,9 @@
 """Datasets: three embedded, one downloaded, two generated."""
 
-from evenhand.datasets.adult import load_adult
 from evenhand.datasets.dataset import Dataset, dataset_descriptions, dataset_names, load_dataset
-from evenhand.datasets.german import load_german
+from evenhand.datasets.embedded import load_adult, load_german, load_taiwan
 from evenhand.datasets.hmda import fetch_hmda, load_hmda
 from evenhand.datasets.synthetic import PlantedBias, PlantedBiasModel, make_planted_bias, make_synthetic
-from evenhand.datasets.taiwan import load_taiwan
 
 __all__ = [
     "Dataset",

@@ -14,8 +14,6 @@ from pandas import DataFrame, read_parquet
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["Dataset", "dataset_descriptions", "dataset_names", "load_dataset", "read_embedded", "reservations_on"]
-
 _RESERVATIONS = "evenhand.reservations"
 
 
@@ -115,9 +113,9 @@ class _Entry(NamedTuple):
 
 # Loaders are given by name, not imported: each imports this module for `Dataset`.
 _LOADERS = {
-    "taiwan": _Entry("taiwan.load_taiwan", "Taiwan credit cards (UCI), 30,000 accounts, sex; embedded"),
-    "german": _Entry("german.load_german", "German Credit (UCI), 1,000 loans, sex as the paper reads it; embedded"),
-    "adult": _Entry("adult.load_adult", "Adult census income (UCI), 48,842 people, sex or race; embedded"),
+    "taiwan": _Entry("embedded.load_taiwan", "Taiwan credit cards (UCI), 30,000 accounts, sex; embedded"),
+    "german": _Entry("embedded.load_german", "German Credit (UCI), 1,000 loans, sex as the paper reads it; embedded"),
+    "adult": _Entry("embedded.load_adult", "Adult census income (UCI), 48,842 people, sex or race; embedded"),
     "hmda": _Entry("hmda.load_hmda", "US mortgage applications (CFPB), race, sex, ethnicity or age; by state and year"),
     "synthetic": _Entry("synthetic.make_synthetic", "the paper's generator, 10,000 people, two groups; seeded"),
 }
@@ -145,7 +143,7 @@ def dataset_descriptions() -> dict[str, str]:
     return {name: entry.description for name, entry in _LOADERS.items()}
 
 
-def load_dataset(name: str, **options: Any) -> Dataset:  # noqa: ANN401  each loader types its own options
+def load_dataset(name: str, **options: Any) -> Dataset:
     """Load a dataset with its financial features and protected attribute (as in the paper, if it has the data).
 
     Parameters

@@ -15,8 +15,6 @@ from torch import Tensor, nn
 from evenhand.datasets.dataset import Dataset
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["PlantedBias", "PlantedBiasModel", "make_planted_bias", "make_synthetic"]
-
 FloatArray: TypeAlias = NDArray[np.float64]
 
 _GROUPS = np.array(["group 0", "group 1"], dtype=object)

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import is_number_column
 
-__all__ = ["Encoding", "TableEncoder"]
-
 Encoding = Literal["onehot", "ordinal"]
 
 _MISSING = "(missing)"
@@ -155,7 +153,7 @@ class TableEncoder:
         is_source: NDArray[np.bool_] = source[:, None] == np.arange(len(widths))
         return is_source.astype(np.float64)
 
-    def join(self, attributions: Any) -> NDArray[np.float64]:  # noqa: ANN401 - array or tensor
+    def join(self, attributions: Any) -> NDArray[np.float64]:
         """Attributions of shape (n, n_encoded) summed to the input columns, of shape (n, n_columns)."""
         joined: NDArray[np.float64] = np.asarray(attributions, dtype=np.float64) @ self.join_matrix
         return joined

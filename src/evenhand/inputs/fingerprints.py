@@ -14,15 +14,6 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.inputs.validation import is_number_column
 from evenhand.system.hashing import person_hash
 
-__all__ = [
-    "fingerprint_file",
-    "fingerprint_numbers",
-    "fingerprint_plain",
-    "fingerprint_table",
-    "hash_column",
-    "hash_rows",
-]
-
 _CHUNK = 1 << 20
 
 

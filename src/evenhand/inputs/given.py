@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -11,12 +11,10 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import logit
 
+from evenhand.arrays import Floats
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.validation import as_table, category_text, is_number_column
+from evenhand.inputs.validation import as_ids, as_table, category_text, check_columns, is_number_column
 
-__all__ = ["Explained", "as_attributions", "as_base_value", "as_reason_codes", "as_scores", "explained_scores"]
-
-Floats = NDArray[np.float64]
 Scale = Literal["log-odds", "probability", "value"]
 
 _TOLERANCE = 0.01  # share of the standard deviation of the scores: the effect of rounding in a file
@@ -47,7 +45,7 @@ class Explained:
     largest_gap: float = 0.0
 
 
-def as_scores(scores: Any, n: int, name: str = "scores") -> Floats:  # noqa: ANN401 - any column
+def as_scores(scores: Any, n: int, name: str = "scores") -> Floats:
     """Scores of n people, which must not all be equal.
 
     Examples
@@ -65,7 +63,7 @@ def as_scores(scores: Any, n: int, name: str = "scores") -> Floats:  # noqa: ANN
     return values[:, 0]
 
 
-def as_attributions(attributions: Any, features: Sequence[str], n: int) -> Floats:  # noqa: ANN401 - any table
+def as_attributions(attributions: Any, features: Sequence[str], n: int) -> Floats:
     """Attributions of n people in the order of the features.
 
     Parameters
@@ -113,7 +111,7 @@ def as_attributions(attributions: Any, features: Sequence[str], n: int) -> Float
     return _numbers(table[list(features)], n, "attributions")
 
 
-def as_base_value(base_values: Any, n: int) -> float:  # noqa: ANN401 - a number or any column
+def as_base_value(base_values: Any, n: int) -> float:
     """The single base value of the attributions, from a number or a column.
 
     Examples
@@ -133,7 +131,7 @@ def as_base_value(base_values: Any, n: int) -> float:  # noqa: ANN401 - a number
     return float(values[0, 0])
 
 
-def as_reason_codes(reason_codes: Any, n: int) -> pd.DataFrame:  # noqa: ANN401 - any column or table
+def as_reason_codes(reason_codes: Any, n: int) -> pd.DataFrame:
     """Principal reasons of n people as text, first reason first; an empty cell means no reason.
 
     Examples
@@ -236,7 +234,7 @@ def _summed(linked: dict[Scale, Floats], parts: Floats, base: float | None) -> E
     return best
 
 
-def _numbers(values: Any, n: int, name: str) -> Floats:  # noqa: ANN401 - any column or table
+def _numbers(values: Any, n: int, name: str) -> Floats:
     """Finite numbers of n people, of shape (n, k)."""
     table = _columns(values, name)
     _check_length(len(table), n, name)
@@ -255,7 +253,7 @@ def _numbers(values: Any, n: int, name: str) -> Floats:  # noqa: ANN401 - any co
     return numbers
 
 
-def _columns(values: Any, name: str) -> pd.DataFrame:  # noqa: ANN401 - any column or table
+def _columns(values: Any, name: str) -> pd.DataFrame:
     """A table of one column or of several."""
     if isinstance(values, pd.Series):
         values = values.to_frame(str(values.name or name))
@@ -268,3 +266,157 @@ def _columns(values: Any, name: str) -> pd.DataFrame:  # noqa: ANN401 - any colu
 def _check_length(given: int, n: int, name: str) -> None:
     if given != n:
         raise InvalidInputError(f"`{name}` has {given} rows for {n} people; pass one for each, in the order of `X`.")
+
+
+_ATTRIBUTIONS = "`attributions` (--attributions)"
+
+
+@dataclass(frozen=True)
+class GivenColumns:
+    """Columns of the applicants' file that replace a model.
+
+    Attributes
+    ----------
+    scores, base_values
+        Columns; None if there are none. A base value may also be a number.
+    reason_codes
+        Columns, first reason first.
+    attributions
+        The column of attributions of each feature, by feature; empty if they are in a different file or missing.
+    """
+
+    scores: str | None = None
+    base_values: str | float | None = None
+    reason_codes: tuple[str, ...] = ()
+    attributions: Mapping[str, str] | None = None
+
+    @classmethod
+    def among(
+        cls,
+        available: Sequence[str],
+        *,
+        scores: str | None,
+        base_values: str | None,
+        reason_codes: Sequence[str],
+        attributions: Sequence[str],
+    ) -> GivenColumns:
+        """Check names against the existing columns."""
+        if scores is not None:
+            (scores,) = check_columns([scores], available, "`scores` (--scores)")
+        codes = check_columns(reason_codes, available, "`reason_codes` (--reason-codes)") if reason_codes else []
+        return cls(
+            scores,
+            _base_value(base_values, available),
+            tuple(codes),
+            attribution_columns(attributions, available) if attributions else None,
+        )
+
+    @property
+    def needed(self) -> list[str]:
+        """Every column that is read, once; none of them is an input of the model."""
+        single = [name for name in (self.scores, self.base_values) if isinstance(name, str)]
+        return list(dict.fromkeys([*single, *self.reason_codes, *(self.attributions or {}).values()]))
+
+
+def attribution_columns(named: Sequence[str], available: Sequence[str]) -> dict[str, str]:
+    """The column of attributions of each feature, by feature.
+
+    Parameters
+    ----------
+    named
+        Patterns in which ``*`` is the feature, such as ``shap_*``; ``feature=column``; or columns with the same names
+        as their features.
+    available
+        Columns of the file.
+
+    Raises
+    ------
+    InvalidInputError
+        If a name is missing, a pattern matches nothing, or a feature has two columns.
+
+    Examples
+    --------
+    >>> attribution_columns(["shap_*"], ["income", "shap_income", "shap_debt"])
+    {'income': 'shap_income', 'debt': 'shap_debt'}
+    >>> attribution_columns(["income=phi_1", "debt"], ["phi_1", "debt"])
+    {'income': 'phi_1', 'debt': 'debt'}
+    """
+    found: dict[str, str] = {}
+    for name in named:
+        for feature, column in _mapped(name.strip(), available).items():
+            if found.setdefault(feature, column) != column:
+                raise InvalidInputError(
+                    f"{_ATTRIBUTIONS} gives {feature!r} two columns, {found[feature]!r} and {column!r}; name only one."
+                )
+    return found
+
+
+def _mapped(name: str, available: Sequence[str]) -> dict[str, str]:
+    if name.count("*") > 1:
+        raise InvalidInputError(f"{_ATTRIBUTIONS} may have one * in a pattern, got {name!r}; write it like 'shap_*'.")
+    if "*" in name:
+        start, end = name.split("*")
+        shortest = len(start) + len(end)
+        fits = [c for c in available if c.startswith(start) and c.endswith(end) and len(c) > shortest]
+        if not fits:
+            raise InvalidInputError(
+                f"{_ATTRIBUTIONS} matches no column: {name!r} is none of {list(available)[:8]}; correct the pattern."
+            )
+        return {column[len(start) : len(column) - len(end)]: column for column in fits}
+    feature, is_pair, column = name.partition("=")
+    if name in available or not is_pair:
+        (column,) = check_columns([name], available, _ATTRIBUTIONS)
+        return {column: column}
+    (column,) = check_columns([column.strip()], available, _ATTRIBUTIONS)
+    return {feature.strip(): column}
+
+
+def _base_value(named: str | None, available: Sequence[str]) -> str | float | None:
+    """A column, or else a number."""
+    if named is None or named in available:
+        return named
+    try:
+        return float(named)
+    except ValueError:
+        return check_columns([named], available, "`base_values` (--base-values)")[0]
+
+
+def rows_by_id(frame: pd.DataFrame, ids: str, wanted: NDArray[np.object_], where: str) -> pd.DataFrame:
+    """Rows of a different file in the order of people's ids.
+
+    Parameters
+    ----------
+    frame
+        The different file.
+    ids
+        Its column of ids.
+    wanted
+        Ids of the people.
+    where
+        Name of that file, for messages.
+
+    Examples
+    --------
+    >>> found = pd.DataFrame({"id": [2, 1], "x": [0.5, 0.1]})
+    >>> rows_by_id(found, "id", np.array(["1", "2"], dtype=object), "b.csv")["x"].tolist()
+    [0.1, 0.5]
+    """
+    own = pd.Index(as_ids(frame[ids], len(frame), ids))  # rejects a repeated id
+    place = own.get_indexer(pd.Index(wanted))
+    n_absent = int((place < 0).sum())
+    if n_absent:
+        raise InvalidInputError(
+            f"{where} has no row for {n_absent} of {len(wanted)} applicants, such as the id "
+            f"{wanted[place < 0][0]!r}; pass attributions for everyone."
+        )
+    return frame.iloc[place].reset_index(drop=True)
+
+
+def rows_in_order(frame: pd.DataFrame, n: int, kept: NDArray[np.int64], where: str) -> pd.DataFrame:
+    """Rows of a different file that match, in order, the `n` rows of the applicants' file, some of which are kept."""
+    if len(frame) != n:
+        raise InvalidInputError(
+            f"{where} has {len(frame)} rows for {n} rows of the applicants' file; pass one for each, or name a column "
+            "of ids that both files have with --id."
+        )
+    return frame.iloc[kept].reset_index(drop=True)

@@ -10,15 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evenhand.arrays import Floats
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.alignment import in_row_order
-from evenhand.inputs.group_names import check_group_names
-from evenhand.inputs.validation import Groups, as_table, text_columns
+from evenhand.inputs.validation import Groups, as_table, check_group_names, in_row_order, text_columns
 from evenhand.system.hashing import mixed_hash, person_hash
-
-__all__ = ["FEWEST_EXPECTED", "TOLERANCE", "GroupProbabilities", "PersonProbabilities"]
-
-Floats = NDArray[np.float64]
 
 TOLERANCE = 1e-3
 """How far the probabilities of a row may be from a sum of 1, because of rounding; they are then rescaled."""
@@ -90,7 +85,7 @@ class GroupProbabilities:
         """The probabilities of some rows."""
         return replace(self, probabilities=self.probabilities.iloc[chosen])
 
-    def in_row_order(self, X: Any, n: int, name: str) -> pd.DataFrame:  # noqa: ANN401 - any table
+    def in_row_order(self, X: Any, n: int, name: str) -> pd.DataFrame:
         """The probabilities of the n rows of `X`, in their order."""
         if len(self) != n:
             raise InvalidInputError(f"`{name}` has group probabilities of {len(self)} people for {n} rows.")
@@ -147,7 +142,7 @@ class PersonProbabilities:
         return np.where(self.values.max(axis=1) >= self.threshold, self.values.argmax(axis=1), -1)
 
 
-def _checked(given: Any) -> pd.DataFrame:  # noqa: ANN401 - any table
+def _checked(given: Any) -> pd.DataFrame:
     """Probabilities that sum to 1 in each row, groups sorted by name; the pandas index is kept."""
     table = as_table(given, "group probabilities")
     if table.shape[1] < 2:

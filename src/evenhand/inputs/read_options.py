@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["DECIMALS", "THOUSANDS", "ReadOptions"]
-
 DECIMALS = (".", ",")
 """Marks between a number and its fraction."""
 

@@ -13,19 +13,16 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evenhand.arrays import Ints
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, first_line
 from evenhand.inputs.tables import read_table
 from evenhand.inputs.validation import as_table, category_text, check_columns
-
-__all__ = ["REST", "ReasonMap", "given_reasons", "read_reason_map"]
 
 REST = "*"
 """Matches every feature or code that a map does not name."""
 
 _WHAT = "`reason_map` (--reason-map)"
 _MOST_NAMED = 12
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -47,7 +44,7 @@ class ReasonMap:
     of_feature: tuple[int, ...]
 
     @classmethod
-    def of(cls, given: Any, features: Sequence[str]) -> ReasonMap:  # noqa: ANN401 - see `read_reason_map`
+    def of(cls, given: Any, features: Sequence[str]) -> ReasonMap:
         """A map of all features; without one, each feature is its own reason.
 
         Raises
@@ -93,7 +90,7 @@ class ReasonMap:
         return found
 
 
-def read_reason_map(given: Any) -> dict[str, str] | None:  # noqa: ANN401 - what a user gives
+def read_reason_map(given: Any) -> dict[str, str] | None:
     """The meaning of features or codes, by name and in order; None without a map.
 
     Parameters
@@ -181,7 +178,7 @@ def _checked(lines: list[tuple[str, str]]) -> dict[str, str]:
     return dict(named)
 
 
-def given_reasons(values: Any, reason_map: Any = None) -> tuple[tuple[str, ...], Ints]:  # noqa: ANN401 - any tables
+def given_reasons(values: Any, reason_map: Any = None) -> tuple[tuple[str, ...], Ints]:
     """Reasons and their codes from columns of a lender's file, the first reason in the first column.
 
     Parameters

@@ -27,8 +27,6 @@ from evenhand.inputs.validation import (
     check_columns,
 )
 
-__all__ = ["MISSING", "Columns", "Rows"]
-
 MISSING = "(missing)"
 """The value for a missing one."""
 

@@ -9,12 +9,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.arrays import Ints
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.seeds import check_seed
-
-__all__ = ["sample_people", "split_people", "stratified_folds", "units_of"]
-
-Ints = NDArray[np.int64]
+from evenhand.inputs.validation import check_seed
 
 
 def units_of(clusters: NDArray[np.uint64]) -> Ints:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
+from numbers import Integral
 from typing import Any
 
 import narwhals as nw
@@ -13,26 +15,157 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.group_names import check_group_names, is_writable
+from evenhand.exceptions import InvalidInputError, InvalidTypeError, did_you_mean
 
-__all__ = [
-    "Groups",
-    "as_clusters",
-    "as_decisions",
-    "as_groups",
-    "as_ids",
-    "as_labels",
-    "as_matrix",
-    "as_splits",
-    "as_table",
-    "as_weights",
-    "category_text",
-    "check_columns",
-    "did_you_mean",
-    "is_number_column",
-    "text_columns",
-]
+
+def in_row_order(values: Any, X: Any, name: str) -> Any:
+    """Put the values of people in the row order of `X`.
+
+    Only pandas knows which row a value belongs to. If both have an index and the indexes differ in order, values are
+    put in the order of `X`; if they are not of the same people, they are rejected.
+
+    Parameters
+    ----------
+    values
+        A column or table, one row per person, or columns by name; anything without an index is returned unchanged.
+    X
+        The table.
+    name
+        Name of `values`, for messages.
+
+    Raises
+    ------
+    InvalidInputError
+        If the indexes are of different people, or a repeated label makes the order ambiguous.
+
+    Examples
+    --------
+    >>> X = pd.DataFrame({"income": [1, 2]}, index=["ann", "bob"])
+    >>> in_row_order(pd.Series([0, 1], index=["bob", "ann"]), X, "y").tolist()
+    [1, 0]
+    """
+    if isinstance(values, Mapping):
+        return {key: in_row_order(column, X, name) for key, column in values.items()}
+    if not isinstance(X, (pd.DataFrame, pd.Series)) or not isinstance(values, (pd.DataFrame, pd.Series)):
+        return values
+    rows, given = X.index, values.index
+    if len(rows) != len(given) or rows.equals(given):  # a different length is reported elsewhere
+        return values
+    what, remedy = f"`{name}` and `X` have different indexes", f"if its values are in order, pass `{name}.to_numpy()`"
+    if not rows.is_unique or not given.is_unique:
+        raise InvalidInputError(f"{what}, and some labels in it are repeated, so the order is ambiguous; {remedy}.")
+    absent = ~rows.isin(given)
+    if absent.any():
+        raise InvalidInputError(
+            f"{what}: {int(absent.sum()):,} of {len(rows):,} rows of `X` are not in it, such as {rows[absent][0]!r}; "
+            f"{remedy}."
+        )
+    return values.reindex(rows)
+
+
+_MOST = 2**31 - 1  # numpy accepts twice as much; folds and draws add to the seed
+
+
+def check_seed(value: object, name: str = "`random_state` (--random-state)") -> int:
+    """A seed that every generator accepts.
+
+    Examples
+    --------
+    >>> check_seed(-1)
+    Traceback (most recent call last):
+    ...
+    evenhand.exceptions.InvalidInputError: `random_state` (--random-state) must be a whole number from 0 to
+    2147483647, got -1.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) <= _MOST:
+        raise InvalidInputError(f"{name} must be a whole number from 0 to {_MOST}, got {value!r}.")
+    return int(value)
+
+
+_BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[-_\s]+(?=[^\W\d_])")
+
+
+def plain_name(name: str) -> str:
+    """Normalize a name: remove outer and repeated spaces, capitals, wide letters and hyphens between words.
+
+    Examples
+    --------
+    >>> plain_name(" Non-Hispanic  WHITE "), plain_name("-1")
+    ('non hispanic white', '-1')
+    """
+    folded = " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+    return _BETWEEN_LETTERS.sub(" ", folded)
+
+
+def alike_names(names: Iterable[str]) -> list[tuple[str, ...]]:
+    """Groups of names that differ only in typing, each in order of first appearance.
+
+    Examples
+    --------
+    >>> alike_names(["Black", "Asian", "Black ", "BLACK"])
+    [('Black', 'Black ', 'BLACK')]
+    """
+    found: dict[str, list[str]] = {}
+    for name in dict.fromkeys(names):
+        found.setdefault(plain_name(name), []).append(name)
+    return [tuple(members) for members in found.values() if len(members) > 1]
+
+
+MOST_GROUPS = 50
+"""People are compared with every other group: time and memory grow with their number, and small groups say little."""
+
+_SHOWN = 4
+
+
+def check_group_names(counts: Mapping[str, int], name: str) -> None:
+    """Reject groups that are too many, differ only in capitals and spaces, or have invalid names.
+
+    Parameters
+    ----------
+    counts
+        People of each group.
+    name
+        What the user gave, for messages.
+
+    Raises
+    ------
+    InvalidInputError
+        If the groups are implausible.
+
+    Examples
+    --------
+    >>> check_group_names({"Black": 90, "BLACK": 2, "White": 80}, "race")
+    Traceback (most recent call last):
+    ...
+    evenhand.exceptions.InvalidInputError: `race` has groups that differ only in typing: 'Black' (90),
+    'BLACK' (2); write each group in one way.
+    """
+    if len(counts) > MOST_GROUPS:
+        shown = ", ".join(repr(group) for group in list(counts)[:_SHOWN])
+        raise InvalidInputError(
+            f"`{name}` has {len(counts):,} groups, such as {shown}; at most {MOST_GROUPS} can be compared. "
+            "Put a number such as age into ranges first (for example under 25, 25 to 61, 62 and over), and combine "
+            "rare groups."
+        )
+    unwritable = [group for group in counts if "\0" in group or not is_writable(group)]
+    if unwritable:
+        raise InvalidInputError(f"`{name}` has group names with invalid characters: {unwritable[:_SHOWN]}.")
+    alike = alike_names(counts)
+    if alike:
+        shown = ", ".join(f"{group!r} ({counts[group]:,})" for group in alike[0])
+        raise InvalidInputError(
+            f"`{name}` has groups that differ only in typing: {shown}; write each group in one way."
+        )
+
+
+def is_writable(text: str) -> bool:
+    """Whether a text has no lone surrogate, which cannot be encoded."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
 
 _SEPARATOR = " & "
 
@@ -67,7 +200,7 @@ class Groups:
         return Groups(positions[self.codes], tuple(names))
 
 
-def as_table(X: Any, name: str = "X") -> pd.DataFrame:  # noqa: ANN401 - any dataframe or array
+def as_table(X: Any, name: str = "X") -> pd.DataFrame:
     """A pandas table with string column names, from pandas, polars, pyarrow, or a two-dimensional array.
 
     Examples
@@ -179,7 +312,7 @@ def _not_a_number(column: pd.Series[Any]) -> str:
     return str(next(iter(strange if len(strange) else present), ""))
 
 
-def as_labels(y: Any, n: int, name: str = "y", *, is_part: bool = False) -> NDArray[np.int64]:  # noqa: ANN401
+def as_labels(y: Any, n: int, name: str = "y", *, is_part: bool = False) -> NDArray[np.int64]:
     """Labels 0 and 1 of n people; both must occur unless these are only a part of the people.
 
     Examples
@@ -206,7 +339,7 @@ def as_labels(y: Any, n: int, name: str = "y", *, is_part: bool = False) -> NDAr
     return values.to_numpy().astype(np.int64)
 
 
-def as_decisions(decisions: Any, n: int, name: str = "decisions") -> NDArray[np.int64]:  # noqa: ANN401
+def as_decisions(decisions: Any, n: int, name: str = "decisions") -> NDArray[np.int64]:
     """Decisions about n people, 1 for the favorable one.
 
     Examples
@@ -225,7 +358,7 @@ def as_decisions(decisions: Any, n: int, name: str = "decisions") -> NDArray[np.
     return values.to_numpy().astype(np.int64)
 
 
-def as_ids(ids: Any, n: int, name: str = "ids") -> NDArray[np.object_]:  # noqa: ANN401
+def as_ids(ids: Any, n: int, name: str = "ids") -> NDArray[np.object_]:
     """The user's ids of n people, as text.
 
     Examples
@@ -250,7 +383,7 @@ def as_ids(ids: Any, n: int, name: str = "ids") -> NDArray[np.object_]:  # noqa:
 
 
 def as_groups(
-    sensitive_features: Any,  # noqa: ANN401
+    sensitive_features: Any,
     n: int,
     name: str = "sensitive_features",
     *,
@@ -295,7 +428,7 @@ def as_groups(
     return groups
 
 
-def as_clusters(clusters: Any, n: int, name: str = "clusters") -> NDArray[np.uint64]:  # noqa: ANN401 - any column
+def as_clusters(clusters: Any, n: int, name: str = "clusters") -> NDArray[np.uint64]:
     """A hash for each applicant or household, of shape (n,), equal for equal values; 0 if the value is missing.
 
     Examples
@@ -312,7 +445,7 @@ def as_clusters(clusters: Any, n: int, name: str = "clusters") -> NDArray[np.uin
     return np.where(values.isna().to_numpy(), 0, np.maximum(hashes, 1)).astype(np.uint64)
 
 
-def as_weights(sample_weight: Any, n: int, name: str = "sample_weight") -> NDArray[np.float64]:  # noqa: ANN401
+def as_weights(sample_weight: Any, n: int, name: str = "sample_weight") -> NDArray[np.float64]:
     """How many people of the population each of n rows stands for, up to a common factor.
 
     Examples
@@ -343,7 +476,7 @@ def as_weights(sample_weight: Any, n: int, name: str = "sample_weight") -> NDArr
     return weights
 
 
-def as_splits(by: Any, n: int) -> dict[str, NDArray[np.str_]]:  # noqa: ANN401 - any column or table, or columns by name
+def as_splits(by: Any, n: int) -> dict[str, NDArray[np.str_]]:
     """Columns to split by as text, one value for each of `n` people; a missing value counts as a value.
 
     Examples
@@ -405,22 +538,7 @@ def _with_outer_spaces(name: str, available: Sequence[str]) -> str:
     return alike[0] if name not in available and len(alike) == 1 else name
 
 
-def did_you_mean(name: str, options: Sequence[str]) -> str:
-    """A suggestion for the end of an error message.
-
-    Examples
-    --------
-    >>> did_you_mean("incme", ["income", "age"])
-    " Did you mean 'income'?"
-    """
-    close = get_close_matches(name, options, n=1)
-    if close:
-        return f" Did you mean {close[0]!r}?"
-    shown = ", ".join(repr(option) for option in options[:12])
-    return f" Available: {shown}{', ...' if len(options) > 12 else ''}."
-
-
-def _refuse_probabilities(values: Any, name: str) -> None:  # noqa: ANN401
+def _refuse_probabilities(values: Any, name: str) -> None:
     """Reject group membership given as probabilities, which matching and attribution cannot use."""
     if not _is_two_dimensional(values) or values.shape[1] < 2:
         return
@@ -435,7 +553,7 @@ def _refuse_probabilities(values: Any, name: str) -> None:  # noqa: ANN401
         )
 
 
-def category_text(value: Any) -> str:  # noqa: ANN401 - one cell of a column
+def category_text(value: Any) -> str:
     """A value as the name of a group or label; 1.0 from a file with missing values elsewhere becomes 1."""
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
@@ -449,7 +567,7 @@ def _category_texts(values: pd.Series[Any]) -> pd.Series[Any]:
     return pd.Series(texts[codes], dtype=object)
 
 
-def _group_columns(values: Any, name: str) -> dict[str, pd.Series[Any]]:  # noqa: ANN401
+def _group_columns(values: Any, name: str) -> dict[str, pd.Series[Any]]:
 
     if isinstance(values, Mapping):
         values = pd.DataFrame({str(key): list(column) for key, column in values.items()})
@@ -459,12 +577,12 @@ def _group_columns(values: Any, name: str) -> dict[str, pd.Series[Any]]:  # noqa
     return {str(column): table[column] for column in table.columns}
 
 
-def _is_two_dimensional(values: Any) -> bool:  # noqa: ANN401
+def _is_two_dimensional(values: Any) -> bool:
     """Whether an array or a table of any library has two dimensions."""
     return len(getattr(values, "shape", ())) == 2
 
 
-def _as_column(values: Any, name: str) -> pd.Series[Any]:  # noqa: ANN401
+def _as_column(values: Any, name: str) -> pd.Series[Any]:
     """One column from a list, array, pandas, polars or pyarrow column, or a table of one column."""
     if isinstance(values, pd.Series):
         return values.reset_index(drop=True)

@@ -8,9 +8,8 @@ from evenhand.matching.diagnostics import (
     MatchSums,
     match_diagnostics,
 )
-from evenhand.matching.neighbors import NeighborIndex
+from evenhand.matching.neighbors import TIE_TOLERANCE, NeighborIndex
 from evenhand.matching.pairs import BEYOND_MAX_DISTANCE, NO_ONE_OF_LABEL, MatchReference, Pairs, match_pairs
-from evenhand.matching.ranking import TIE_TOLERANCE
 from evenhand.matching.space import CategoricalColumn, MatchingSpace, NumericColumn
 
 __all__ = [

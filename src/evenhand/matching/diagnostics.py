@@ -4,29 +4,16 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from itertools import permutations
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.arrays import Floats
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching.pairs import Pairs
 from evenhand.matching.space import MatchingSpace
 from evenhand.system.files import json_ready
-
-__all__ = [
-    "QUANTILES",
-    "Coverage",
-    "FeatureBalance",
-    "MatchDiagnostics",
-    "MatchReuse",
-    "MatchSums",
-    "Moments",
-    "distance_quantiles",
-    "match_diagnostics",
-]
-
-Floats: TypeAlias = NDArray[np.float64]
 
 QUANTILES = (0.0, 0.05, 0.25, 0.5, 0.75, 0.95, 1.0)
 

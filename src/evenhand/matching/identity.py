@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenhand.arrays import Ints, Keys
 from evenhand.exceptions import InvalidInputError
 from evenhand.system.hashing import mixed_hash, person_hash, row_hash
-
-__all__ = ["MOST_COPIES", "Identity", "KnownPeople"]
-
-Ints: TypeAlias = NDArray[np.int64]
-Keys: TypeAlias = NDArray[np.uint64]
 
 MOST_COPIES = 4
 """Up to this many rows with equal inputs are taken for one person; if there are more, they are different people."""

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from evenhand.arrays import Bools, Floats, Ints
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.alignment import in_row_order
+from evenhand.inputs.validation import in_row_order
 from evenhand.matching.neighbors import NeighborIndex
 from evenhand.matching.space import MatchingSpace, Missing
-
-__all__ = ["BEYOND_MAX_DISTANCE", "NO_ONE_OF_LABEL", "MatchReference", "Pairs", "match_pairs"]
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
-Bools: TypeAlias = NDArray[np.bool_]
 
 NO_ONE_OF_LABEL = "no one of that label in that group"
 BEYOND_MAX_DISTANCE = "nearest is beyond max_distance"

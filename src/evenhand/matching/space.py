@@ -13,11 +13,9 @@ from numpy.typing import NDArray
 from pandas import CategoricalDtype, factorize, to_numeric
 from pandas.api import types
 
+from evenhand.arrays import Floats
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 
-__all__ = ["CategoricalColumn", "MatchingSpace", "NumericColumn"]
-
-Floats: TypeAlias = NDArray[np.float64]
 Level: TypeAlias = str | bool | int | float | None
 Missing: TypeAlias = Literal["error", "indicator"]
 

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.checks import vector
+from evenhand.metrics.estimate import vector
 from evenhand.metrics.excess import ROUNDING
 from evenhand.system.hashing import person_hash
-
-__all__ = ["NullScores", "benjamini_hochberg", "holm"]
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 
 
 def holm(p_values: ArrayLike) -> Floats:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-__all__ = ["Estimate", "Plain", "normal_quantile", "not_estimable", "p_two_sided", "size_found"]
+from evenhand.arrays import Floats, Ints
+from evenhand.exceptions import InvalidInputError
 
 _ROUNDING = 1e-12
 
@@ -80,3 +85,166 @@ def size_found(standard_error: float, df: float, level: float, *, sides: int, po
     if math.isinf(df):
         return float(special.ndtri(1 - level / sides) + special.ndtri(power)) * standard_error
     return float(special.stdtrit(df, 1 - level / sides) + special.stdtrit(df, power)) * standard_error
+
+
+def vector(values: ArrayLike, name: str) -> Floats:
+    """Numbers of shape (n,)."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1:
+        raise InvalidInputError(f"`{name}` must be one-dimensional, got shape {array.shape}.")
+    return array
+
+
+def binary_values(values: ArrayLike, name: str) -> Ints:
+    """Zeros and ones, one per person."""
+    array = np.asarray(values)
+    if array.ndim != 1 or len(array) == 0:
+        raise InvalidInputError(f"`{name}` must be one value per person, got shape {array.shape}.")
+    if array.dtype.kind not in "iubf" or not np.isin(array, (0, 1)).all():
+        raise InvalidInputError(
+            f"`{name}` must be 0 or 1 (1 for the favorable outcome), got {np.unique(array.astype(str))[:5].tolist()}."
+        )
+    return array.astype(np.int64)
+
+
+def finite_scores(values: ArrayLike) -> Floats:
+    """Finite numbers, one per person."""
+    array = np.asarray(values, dtype=np.float64)
+    if array.ndim != 1 or len(array) == 0:
+        raise InvalidInputError(f"`score` must be one number per person, got shape {array.shape}.")
+    n_bad = int((~np.isfinite(array)).sum())
+    if n_bad:
+        raise InvalidInputError(f"`score` must be finite, got {n_bad} missing or infinite values; drop those people.")
+    return array
+
+
+def group_codes(group: ArrayLike, n: int, names: Sequence[str] | None) -> tuple[Ints, tuple[str, ...]]:
+    """Integer codes of the groups of `n` people, and a name for each code; by default the codes themselves."""
+    codes = np.asarray(group)
+    if codes.ndim != 1:
+        raise InvalidInputError(
+            f"`group` must hold one code for each of {n} people, got shape {codes.shape}; group probabilities "
+            "are not supported here."
+        )
+    if len(codes) != n:
+        raise InvalidInputError(f"`group` has {len(codes)} values for {n} people; give one per person.")
+    if codes.dtype.kind not in "iub" or codes.min(initial=0) < 0:
+        raise InvalidInputError(
+            f"`group` must hold integer codes from 0, got {codes.dtype} values"
+            f"{f' from {codes.min()}' if codes.dtype.kind == 'i' else ''}; "
+            "convert names to codes first, for example with `evenhand.inputs.validation.as_groups`."
+        )
+    n_codes = int(codes.max(initial=-1)) + 1
+    readable = tuple(str(code) for code in range(n_codes)) if names is None else tuple(names)
+    if len(readable) < n_codes:
+        raise InvalidInputError(f"`names` has {len(readable)} names for {n_codes} group codes; give one per code.")
+    return codes.astype(np.int64), readable
+
+
+def check_same_length(arrays: dict[str, NDArray[Any]]) -> None:
+    """Reject arrays, by name, that do not have the same number of people."""
+    lengths = {name: len(array) for name, array in arrays.items()}
+    if len(set(lengths.values())) > 1:
+        raise InvalidInputError(f"Arrays must all have one value per person, got lengths {lengths}.")
+
+
+def check_at_least(value: int, least: int, name: str, why: str = "") -> None:
+    """Reject a number that is too small; `why` says what the minimum is for."""
+    if value < least:
+        raise InvalidInputError(f"`{name}` must be at least {least}{why and f' {why}'}, got {value}.")
+
+
+def check_open_fraction(value: float, name: str) -> None:
+    """Reject anything not strictly between 0 and 1."""
+    if not 0 < value < 1:
+        raise InvalidInputError(f"`{name}` must be a number between 0 and 1, got {value!r}.")
+
+
+@dataclass(frozen=True, eq=False)
+class RowWeights:
+    """Rows that stand for one or more people of a sample, each with a weight.
+
+    A mean uses `total` as weights. Its variance, for a sample drawn with unequal probabilities, is the sum over people
+    of squared weights times squared residuals: over rows, of `squares` times the squared residual.
+
+    Attributes
+    ----------
+    count
+        People of each row, of shape (n,).
+    total, squares
+        Sums of their weights, and of the squares of their weights.
+    """
+
+    count: Ints
+    total: Floats
+    squares: Floats
+
+    @classmethod
+    def of(cls, sample_weight: ArrayLike) -> RowWeights:
+        """One person per row, each with a sampling weight above 0.
+
+        Examples
+        --------
+        >>> RowWeights.of([2.0, 4.0]).total
+        array([0.5, 1. ])
+        """
+        weight = np.asarray(sample_weight, dtype=np.float64)
+        if weight.ndim != 1 or not len(weight) or not (np.isfinite(weight) & (weight > 0)).all():
+            raise InvalidInputError(
+                f"Sampling weights must be finite and above 0, one per person, got shape {weight.shape}; leave out "
+                "people with a weight of 0."
+            )
+        share = weight / weight.max()  # equal weights are exactly 1
+        return cls(np.ones(len(share), dtype=np.int64), share, share**2)
+
+    def rows(self, chosen: NDArray[np.bool_]) -> RowWeights:
+        """Select some of the rows."""
+        return RowWeights(self.count[chosen], self.total[chosen], self.squares[chosen])
+
+    @cached_property
+    def is_equal(self) -> bool:
+        """Whether everyone has weight 1."""
+        return bool((self.total == self.count).all() and (self.squares == self.count).all())
+
+    @property
+    def scaled(self) -> RowWeights:
+        """The same with a mean weight of 1."""
+        if self.is_equal:
+            return self
+        factor = float(self.count.sum()) / float(self.total.sum())
+        return RowWeights(self.count, self.total * factor, self.squares * factor**2)
+
+
+def row_weights(frequency: ArrayLike | RowWeights | None, n: int) -> RowWeights:
+    """The weight of each of `n` rows, with a mean of 1; `frequency` is how many people it stands for, by default one.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is not one weight per row, or a number of people is not an integer of at least 1.
+    """
+    if isinstance(frequency, RowWeights):
+        if len(frequency.count) != n:
+            raise InvalidInputError(f"`frequency` has {len(frequency.count)} weights for {n} rows; give one per row.")
+        return frequency.scaled
+    times = np.ones(n, dtype=np.int64) if frequency is None else np.asarray(frequency)
+    if times.shape != (n,) or times.dtype.kind not in "iu" or times.min() < 1:
+        raise InvalidInputError(
+            f"`frequency` must be a whole number of at least 1 for each of {n} rows, got {times.dtype} of shape "
+            f"{times.shape}; leave out rows of no one."
+        )
+    count = times.astype(np.int64)
+    return RowWeights(count, count.astype(np.float64), count.astype(np.float64))
+
+
+def effective_number_of_people(total: Floats, squares: Floats) -> Floats:
+    """Number of equally weighted people with the same information (Kish 1965); 0 if all weights are 0.
+
+    Examples
+    --------
+    >>> effective_number_of_people(np.array([4.0, 4.0]), np.array([4.0, 10.0]))
+    array([4. , 1.6])
+    """
+    found = np.zeros(np.shape(total))
+    np.divide(total**2, squares, out=found, where=squares > 0)
+    return found

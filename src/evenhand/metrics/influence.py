@@ -10,21 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeAlias, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.metrics.clustering import Part, Parts, Question, Selection, excess_moments
+from evenhand.arrays import Floats, Ints
+from evenhand.metrics.excess import Part, Parts, Question, Selection, excess_moments
 from evenhand.metrics.sharing import Gathered, placed
-from evenhand.system.parallel import ONE_THREAD, Crew
-
-__all__ = ["N_BUCKETS", "PartOfPeople", "bucket_sums", "excess_influence", "folded", "standard_error_of_difference"]
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
+from evenhand.system.threads import ONE_THREAD, Crew
 
 N_BUCKETS = 1024
 

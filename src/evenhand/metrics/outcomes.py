@@ -3,26 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from evenhand.arrays import Floats, Ints
+from evenhand.metrics.estimate import RowWeights, row_weights
 from evenhand.metrics.roc import auc
-from evenhand.metrics.weights import RowWeights, row_weights
-
-__all__ = [
-    "GroupOutcome",
-    "Metric",
-    "equalized_odds_gap",
-    "f1",
-    "group_outcomes",
-    "outcome_metrics",
-    "statistical_parity_gap",
-]
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 
 # Decisions more one-sided than this are reported as (almost) constant.
 _CONSTANT_SHARE = 0.01

@@ -18,17 +18,11 @@ from scipy.stats import rankdata
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
+from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.alignment import in_row_order
-from evenhand.inputs.validation import is_number_column
-from evenhand.metrics.checks import check_at_least, check_open_fraction, group_codes
-from evenhand.metrics.estimate import Estimate, Plain, normal_quantile
+from evenhand.inputs.validation import in_row_order, is_number_column
+from evenhand.metrics.estimate import Estimate, Plain, check_at_least, check_open_fraction, group_codes, normal_quantile
 from evenhand.metrics.roc import auc, hanley_mcneil
-
-__all__ = ["PERFECT_PROXY", "ProxyScreen", "ProxyStrength", "feature_strengths", "proxy_screen"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
 
 PERFECT_PROXY = 0.9
 """A feature with a larger area under the ROC curve nearly identifies the group."""

@@ -14,27 +14,13 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from evenhand.arrays import Floats, Ints
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.disparity.contrast import RateContrast, contrast_counts, no_contrast
+from evenhand.metrics.disparity.approvals import RateContrast, contrast_counts, no_contrast
 from evenhand.metrics.disparity.intervals import wilson
 from evenhand.metrics.estimate import Estimate, Plain, not_estimable
 from evenhand.metrics.excess import ROUNDING
 
-__all__ = [
-    "NO_REASON",
-    "PERSISTENCE",
-    "ReasonCounts",
-    "ReasonRate",
-    "compacted",
-    "principal_reasons",
-    "pull_shares",
-    "rank_overlap",
-    "reason_rates",
-    "shared_share",
-]
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 Place: TypeAlias = Literal["first", "any"]
 
 NO_REASON = -1

@@ -18,12 +18,9 @@ from scipy import special
 from statsmodels.discrete.discrete_model import Logit
 from statsmodels.regression.linear_model import OLS
 
+from evenhand.arrays import Bools, Floats
 from evenhand.metrics.estimate import Plain, normal_quantile, p_two_sided
 
-__all__ = ["FEWEST_PEOPLE", "PEOPLE_PER_COLUMN", "Controls", "GroupEffect", "Method", "group_effect", "is_binary"]
-
-Floats: TypeAlias = NDArray[np.float64]
-Bools: TypeAlias = NDArray[np.bool_]
 Method: TypeAlias = Literal["logit", "ols"]
 
 FEWEST_PEOPLE = 30

@@ -9,12 +9,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
-from evenhand.metrics.weights import RowWeights
+from evenhand.arrays import Floats
+from evenhand.metrics.estimate import Estimate, RowWeights, normal_quantile, not_estimable
 
-__all__ = ["auc", "auc_influence", "auc_interval", "hanley_mcneil", "ks_distance"]
-
-Floats: TypeAlias = NDArray[np.float64]
 Weights: TypeAlias = NDArray[np.int64] | NDArray[np.float64] | NDArray[np.bool_]
 
 

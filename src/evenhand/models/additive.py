@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.arrays import Floats
 from evenhand.attribution.sampled import all_coalitions_game
 from evenhand.attribution.shapley import Contributions
-
-__all__ = ["AdditiveGame", "Term"]
-
-Floats = NDArray[np.float64]
+from evenhand.exceptions import InvalidInputError
+from evenhand.models.encoders.coded_table import CodedTable, ValueCodes
+from evenhand.models.encoders.pipelines import NamedColumns
+from evenhand.models.protocol import EncodesTables
+from evenhand.models.shapley import ShapleyModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,3 +79,133 @@ class AdditiveGame:
             game = all_coalitions_game(term.score)
             total[:, chosen] += game.contributions(of_inputs, of_context, baseline[:, chosen]).values
         return Contributions(total)
+
+
+_TRIED_PEOPLE = 64
+_TOLERANCE = 1e-9
+
+
+def is_boosting_machine(model: Any) -> bool:
+    """Whether `model` is an ExplainableBoostingClassifier of InterpretML; nothing is imported to check.
+
+    Examples
+    --------
+    >>> is_boosting_machine("text")
+    False
+    """
+    kinds = type(model).__mro__
+    return any(k.__name__ == "ExplainableBoostingClassifier" and k.__module__.startswith("interpret.") for k in kinds)
+
+
+def boosting_machine(model: Any, table: pd.DataFrame | None) -> ShapleyModel | None:
+    """A fitted ExplainableBoostingClassifier in the form of the audit.
+
+    The result is compared with the model's scores of people of the table before it is used; None if they differ, or if
+    categories are unknown because there is no table.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not fitted or does not have two classes.
+    """
+    _check_fitted(model)
+    names = [str(name) for name in model.feature_names_in_]
+    nominal = [name for name, kind in zip(names, model.feature_types_in_, strict=True) if kind != "continuous"]
+    if table is not None and len(names) == table.shape[1] and not set(names) <= set(table.columns):
+        names = [str(column) for column in table.columns]  # fitted without names
+    if nominal and (table is None or not set(names) <= set(table.columns)):
+        return None
+    encoder: EncodesTables
+    codes: Sequence[ValueCodes | None]
+    if nominal:
+        assert table is not None
+        kinds = zip(names, model.feature_types_in_, strict=True)
+        encoder = coded = CodedTable.of(table[names], [name for name, kind in kinds if kind != "continuous"])
+        codes = coded.columns
+    else:
+        encoder, codes = NamedColumns(names, takes_missing=True), [None] * len(names)
+    terms = tuple(_term(model, number, codes) for number in range(len(model.term_features_)))
+    audited = ShapleyModel(
+        AdditiveGame(float(np.ravel(model.intercept_)[0]), terms),
+        "InterpretML ExplainableBoostingClassifier",
+        encoder,
+        output="log-odds",
+        takes_missing=True,
+        attribution="additive",
+        categorical_inputs=tuple(j for j, values in enumerate(codes) if values is not None),
+    )
+    return audited if table is None or _agrees(audited, model, table) else None
+
+
+def _check_fitted(model: Any) -> None:
+    if not hasattr(model, "term_scores_"):
+        raise InvalidInputError("This ExplainableBoostingClassifier is not fitted: call its `fit` first.")
+    if len(model.classes_) != 2:
+        raise InvalidInputError(
+            f"This ExplainableBoostingClassifier has {len(model.classes_)} classes; an audit needs one outcome with "
+            "two classes, the favorable one last."
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Bins:
+    """The bin of each value of an input: 0 for a missing one, the last for an unknown one.
+
+    Attributes
+    ----------
+    cuts
+        Lower ends of the bins of numbers; None for a category.
+    places
+        The bin of each category, by its text.
+    codes
+        The values behind the codes of a category.
+    """
+
+    cuts: Floats | None
+    places: dict[str, int]
+    codes: ValueCodes | None
+
+    def of(self, x: Floats) -> NDArray[np.int64]:
+        is_missing = np.isnan(x)
+        if self.cuts is not None:
+            return np.where(is_missing, 0, np.searchsorted(self.cuts, x, side="right") + 1)
+        assert self.codes is not None
+        known = np.array([self.places.get(_text(value), -1) for value in self.codes.values] or [0], dtype=np.int64)
+        return np.where(is_missing, 0, known[np.where(is_missing, 0, x).astype(np.int64)])
+
+
+@dataclass(frozen=True, eq=False)
+class _Lookup:
+    """A term's score: one table entry for each combination of bins."""
+
+    bins: tuple[_Bins, ...]
+    scores: Floats
+
+    def __call__(self, x: Floats) -> Floats:
+        found: Floats = self.scores[tuple(bins.of(x[:, k]) for k, bins in enumerate(self.bins))]
+        return found
+
+
+def _term(model: Any, number: int, codes: Sequence[ValueCodes | None]) -> Term:
+    inputs = tuple(int(j) for j in model.term_features_[number])
+    bins = []
+    for j in inputs:
+        levels = model.bins_[j]
+        level = levels[min(len(levels), len(inputs)) - 1]  # terms of more inputs have coarser bins
+        is_category = isinstance(level, dict)
+        bins.append(_Bins(None if is_category else np.asarray(level), level if is_category else {}, codes[j]))
+    return Term(inputs, _Lookup(tuple(bins), np.asarray(model.term_scores_[number], dtype=np.float64)))
+
+
+def _text(value: Any) -> str:
+    """A category in the notation of InterpretML."""
+    return str(int(value)) if isinstance(value, (float, np.floating)) and value == int(value) else str(value)
+
+
+def _agrees(audited: ShapleyModel, model: Any, table: pd.DataFrame) -> bool:
+    if audited.encoder is None or not set(audited.encoder.names) <= set(table.columns):
+        return True  # rejected later, with the columns' names
+    few = table[audited.encoder.names].iloc[np.linspace(0, len(table) - 1, min(len(table), _TRIED_PEOPLE)).astype(int)]
+    ours = audited.margin(audited.encode(few)).numpy()
+    theirs = np.asarray(model.decision_function(few), dtype=np.float64)
+    return bool(np.abs(ours - theirs).max(initial=0.0) <= _TOLERANCE * max(1.0, np.abs(theirs).max(initial=0.0)))

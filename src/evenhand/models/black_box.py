@@ -11,18 +11,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
+from evenhand.arrays import Floats
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, first_line
 from evenhand.models.encoders.coded_table import CodedTable, has_categories
-from evenhand.models.encoders.named_columns import NamedColumns, fitted_names
+from evenhand.models.encoders.pipelines import NamedColumns, fitted_names
 from evenhand.models.protocol import AuditedModel, EncodesTables, Output
 from evenhand.models.shapley import ShapleyModel
-
-__all__ = ["black_box_model", "check_margin", "sampled_model", "score_function", "scores_missing"]
-
-Floats = NDArray[np.float64]
 
 _TRIED_PEOPLE = 64
 
@@ -81,7 +77,7 @@ class Score:
                 )
         return scores
 
-    def _asked(self, x: Floats) -> Any:  # noqa: ANN401 - whatever the model returns
+    def _asked(self, x: Floats) -> Any:
         if self.coded is not None:
             table = self.coded.decoded(x)
             try:
@@ -95,7 +91,7 @@ class Score:
             return self.function(pd.DataFrame(x, columns=list(self.column_names)))
         return self.function(x)
 
-    def _one_per_row(self, returned: Any, n: int) -> Floats:  # noqa: ANN401 - whatever the model returns
+    def _one_per_row(self, returned: Any, n: int) -> Floats:
         try:
             scores = np.asarray(returned, dtype=np.float64)
         except (TypeError, ValueError):
@@ -111,7 +107,7 @@ class Score:
 
 
 def score_function(
-    model: Any,  # noqa: ANN401 - anything with a score
+    model: Any,
     output: Output | None = None,
     column_names: Sequence[str] | None = None,
     coded: CodedTable | None = None,
@@ -149,7 +145,7 @@ def score_function(
             return score(model.predict, f"predict of {name}", not wants_log_odds), explained
         favorable = model.classes_[1]
 
-        def is_favorable(x: Any) -> Floats:  # noqa: ANN401 - whatever the model takes
+        def is_favorable(x: Any) -> Floats:
             return np.asarray(np.asarray(model.predict(x)) == favorable, dtype=np.float64)
 
         return score(is_favorable, f"predict of {name}", True, wants_log_odds), explained
@@ -161,7 +157,7 @@ def score_function(
     )
 
 
-def _prediction(model: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a regressor or a function
+def _prediction(model: Any) -> Callable[[Any], Any]:
     predict = getattr(model, "predict", model)
     if not callable(predict):
         raise InvalidTypeError(
@@ -172,7 +168,7 @@ def _prediction(model: Any) -> Callable[[Any], Any]:  # noqa: ANN401 - a regress
     return found
 
 
-def _gives_margin(model: Any) -> bool:  # noqa: ANN401
+def _gives_margin(model: Any) -> bool:
     """Whether the score is a margin, such as that of a support vector machine."""
     return not hasattr(model, "predict_proba") and callable(getattr(model, "decision_function", None))
 
@@ -192,13 +188,13 @@ def check_margin(name: str, output: Output | None) -> None:
         )
 
 
-def _predicts_labels(model: Any) -> bool:  # noqa: ANN401
+def _predicts_labels(model: Any) -> bool:
     classes = getattr(model, "classes_", None)
     return classes is not None and len(classes) == 2
 
 
 def black_box_model(
-    model: Any,  # noqa: ANN401 - anything with a score
+    model: Any,
     *,
     output: Output | None = None,
     encoder: EncodesTables | None = None,

@@ -12,9 +12,7 @@ from evenhand.models.black_box import black_box_model
 from evenhand.models.protocol import Output
 from evenhand.models.shapley import ShapleyModel
 from evenhand.models.trees import tree_library
-from evenhand.models.trees.catboost_trees import check_loss, takes_words, word_features
-
-__all__ = ["catboost_black_box", "takes_categories"]
+from evenhand.models.trees.libraries import check_loss, takes_words, word_features
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +26,13 @@ class CatBoostScore:
         return np.asarray(self.model.predict(table, prediction_type="RawFormulaVal"))
 
 
-def takes_categories(model: Any) -> bool:  # noqa: ANN401 - any object
+def takes_categories(model: Any) -> bool:
     """Whether `model` is a fitted CatBoost model with categories or text among its features."""
     return tree_library(model) == "catboost" and getattr(model, "is_fitted", bool)() and takes_words(model)
 
 
 def catboost_black_box(
-    model: Any,  # noqa: ANN401 - a CatBoost model
+    model: Any,
     table: pd.DataFrame,
     *,
     output: Output | None = None,

@@ -2,35 +2,192 @@
 
 Averages of trees, and a single calibrated model, are explained exactly. Any other combination is explained by sampled
 Shapley values of its probability, by the table's columns; its members are evaluated in their fast ways.
+
+Scores composed of the scores of other models: averaged, calibrated, stacked.
+
+Each part evaluates mixtures of a person and a baseline in its fast way, trees in one walk for all mixtures, linear
+models by a product. So does the whole, which needs to know nothing else about its parts.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import NDArray
 
-from evenhand.attribution.sampled import Mixtures, SampledShapley
+from evenhand.arrays import Floats
+from evenhand.attribution.sampled import Mixtures, SampledShapley, ScoresMixtures
 from evenhand.exceptions import EvenhandError
 from evenhand.models.black_box import Score, black_box_model
 from evenhand.models.encoders.coded_table import CodedTable
-from evenhand.models.encoders.named_columns import NamedColumns, fitted_names
+from evenhand.models.encoders.pipelines import NamedColumns, fitted_names
 from evenhand.models.linear import LinearModel
-from evenhand.models.parts import Averaged, Calibrated, Member, Part, Stacked
 from evenhand.models.protocol import AuditedModel, EncodesTables
 from evenhand.models.shapley import ShapleyModel
 from evenhand.models.sklearn import is_kind
 from evenhand.models.trees import TreeEnsemble
 from evenhand.models.trees.adapter import TreeGame, tree_model
 
-__all__ = ["exact_combination", "is_combination", "opened"]
 
-Floats = NDArray[np.float64]
+class Part(Protocol):
+    """A score of mixtures."""
+
+    def mixtures(self, asked: Mixtures) -> Floats:
+        """The score of each mixture for each person, of shape (n, m)."""
+        ...
+
+
+def mixture_margins(model: AuditedModel, asked: Mixtures) -> Floats:
+    """The margin of a model for mixtures of encoded rows, of shape (n, m)."""
+    if isinstance(model, LinearModel):
+        return _linear_margins(model, asked)
+    if isinstance(model, ShapleyModel) and isinstance(model.game, TreeGame):
+        return model.game.ensemble.mixtures(asked)
+    if isinstance(model, ShapleyModel) and isinstance(model.game, SampledShapley):
+        score = model.game.score
+        if isinstance(score, ScoresMixtures):
+            return score.mixtures(asked)
+    margins = np.empty((len(asked.context), len(asked.is_context)))
+    for rows, part in asked.blocks(asked.is_context.size):
+        points = torch.as_tensor(
+            part.points.reshape(-1, asked.context.shape[1]), dtype=model.dtype, device=model.device
+        )
+        margins[rows] = model.margin(points).double().cpu().numpy().reshape(-1, len(asked.is_context))
+    return margins
+
+
+def _linear_margins(model: LinearModel, asked: Mixtures) -> Floats:
+    weights = model.weights.double().cpu().numpy()
+    of_context = (asked.context - asked.baseline) * weights
+    of_input = (asked.inputs - asked.baseline) * weights
+    start: Floats = asked.baseline @ weights + model.intercept
+    is_context = asked.is_context & ~asked.is_input
+    moved: Floats = of_context @ is_context.T.astype(np.float64) + of_input @ asked.is_input.T.astype(np.float64)
+    moved += start[:, None]
+    return moved
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """A model inside another one, evaluated on rows of the outer model's inputs.
+
+    Attributes
+    ----------
+    model
+        The model, in the form of the audit.
+    names
+        Names of the inputs.
+    coded
+        The encoding of the inputs, if some are categories.
+    columns
+        Positions of the inputs that it uses; None for all.
+    is_probability
+        Whether to use its probability; otherwise its margin.
+    """
+
+    model: AuditedModel
+    names: Sequence[str]
+    coded: CodedTable | None = None
+    columns: NDArray[np.int64] | None = None
+    is_probability: bool = True
+
+    def mixtures(self, asked: Mixtures) -> Floats:
+        """The margin, or the probability, of each mixture for each person."""
+        inputs = self._encoded(asked.inputs)
+        context = inputs if asked.context is asked.inputs else self._encoded(asked.context)
+        baseline = self._encoded(asked.baseline)
+        taken = (asked.is_input[:, self._sources], asked.is_context[:, self._sources])
+        margins = mixture_margins(self.model, Mixtures(inputs, context, baseline, *taken))
+        return self.model.probability(torch.from_numpy(margins)).numpy() if self.is_probability else margins
+
+    @cached_property
+    def _takes_all(self) -> bool:
+        encoder = self.model.encoder
+        own = list(self.names) if self.columns is None else [self.names[j] for j in self.columns]
+        return self.coded is None and (encoder is None or (isinstance(encoder, NamedColumns) and encoder.names == own))
+
+    @cached_property
+    def _sources(self) -> NDArray[np.int64]:
+        """Position of the outer model's input behind each of the member's."""
+        positions = np.arange(len(self.names)) if self.columns is None else self.columns
+        encoder = self.model.encoder
+        if encoder is None or self._takes_all:
+            return positions
+        place = {self.names[j]: j for j in positions}
+        of_names = np.array([place[name] for name in encoder.names])
+        sources: NDArray[np.int64] = of_names[encoder.join_matrix.argmax(axis=1)]
+        return sources
+
+    def _encoded(self, rows: Floats) -> Floats:
+        """The member's inputs for rows of the outer model's inputs."""
+        if self._takes_all:
+            return rows if self.columns is None else rows[:, self.columns]
+        table = pd.DataFrame(rows, columns=list(self.names)) if self.coded is None else self.coded.decoded(rows)
+        if self.columns is not None:
+            table = table.iloc[:, self.columns]
+        return self.model.encode(self.model.aligned(table)).double().cpu().numpy()
+
+
+@dataclass(frozen=True, eq=False)
+class Averaged:
+    """The weighted mean of parts."""
+
+    parts: tuple[Part, ...]
+    weights: Floats
+
+    def mixtures(self, asked: Mixtures) -> Floats:
+        """The mean for each mixture for each person."""
+        share = self.weights / self.weights.sum()
+        total: Floats = share[0] * self.parts[0].mixtures(asked)
+        for weight, part in zip(share[1:], self.parts[1:], strict=True):
+            total += weight * part.mixtures(asked)
+        return total
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """A function of one part."""
+
+    part: Part
+    function: Callable[[Floats], Any]
+
+    def mixtures(self, asked: Mixtures) -> Floats:
+        """The function's value for each mixture for each person."""
+        found = self.part.mixtures(asked)
+        return np.asarray(self.function(found.reshape(-1)), dtype=np.float64).reshape(found.shape)
+
+
+@dataclass(frozen=True, eq=False)
+class Stacked:
+    """A model of the parts' scores, and also of the inputs if it uses them.
+
+    Attributes
+    ----------
+    final
+        Maps the parts' scores, one column each, to one number per row.
+    """
+
+    parts: tuple[Part, ...]
+    final: Callable[[Floats], Floats]
+    passes_inputs: bool = False
+
+    def mixtures(self, asked: Mixtures) -> Floats:
+        """The final model's score of each mixture for each person."""
+        scores = np.stack([part.mixtures(asked) for part in self.parts], axis=-1)
+        found = np.empty(scores.shape[:2])
+        width = asked.is_context.size if self.passes_inputs else scores.shape[1] * scores.shape[2]
+        for rows, block in asked.blocks(width):
+            seen = np.concatenate([scores[rows], block.points], axis=-1) if self.passes_inputs else scores[rows]
+            found[rows] = self.final(seen.reshape(-1, seen.shape[-1])).reshape(found[rows].shape)
+        return found
+
+
 # A member in the form of the audit; None if it is a black box.
 Known = Callable[[Any, pd.DataFrame], AuditedModel | None]
 
@@ -39,7 +196,7 @@ _TRIED_PEOPLE = 64
 _TOLERANCE = 1e-6
 
 
-def is_combination(model: Any) -> bool:  # noqa: ANN401 - any object
+def is_combination(model: Any) -> bool:
     """Whether `model` is a fitted combination of classifiers that may be opened.
 
     Examples
@@ -69,7 +226,7 @@ class OpenedScore(Score):
         return self.mixtures(Mixtures(x, x, x, ~everything, everything))[:, 0]
 
 
-def opened(model: Any, base: ShapleyModel, table: pd.DataFrame, known: Known) -> ShapleyModel:  # noqa: ANN401
+def opened(model: Any, base: ShapleyModel, table: pd.DataFrame, known: Known) -> ShapleyModel:
     """A combination that is evaluated through its members.
 
     Parameters
@@ -127,7 +284,7 @@ class _Inputs:
 
     def member(
         self,
-        estimator: Any,  # noqa: ANN401
+        estimator: Any,
         known: Known,
         method: str,
         columns: NDArray[np.int64] | None = None,
@@ -156,12 +313,12 @@ def _inputs(base: ShapleyModel, table: pd.DataFrame) -> _Inputs | None:
     return _Inputs(few, made, None)
 
 
-def _response(method: Callable[[Any], Any], x: Any) -> Floats:  # noqa: ANN401 - whatever the member accepts
+def _response(method: Callable[[Any], Any], x: Any) -> Floats:
     found = np.asarray(method(x), dtype=np.float64)
     return found[:, 1] if found.ndim == 2 else found
 
 
-def _whole(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # noqa: ANN401
+def _whole(model: Any, inputs: _Inputs, known: Known) -> Part | None:
     """The combination as parts; None if the way it combines them is unknown."""
     if is_kind(model, "CalibratedClassifierCV"):
         return _calibrated(model, inputs, known)
@@ -171,7 +328,7 @@ def _whole(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # noqa: A
     return Averaged(voters, _weights(model))
 
 
-def _calibrated(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # noqa: ANN401
+def _calibrated(model: Any, inputs: _Inputs, known: Known) -> Part | None:
     parts: list[Part] = []
     for pair in model.calibrated_classifiers_:
         if pair.method not in ("sigmoid", "isotonic"):
@@ -182,12 +339,12 @@ def _calibrated(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # no
     return Averaged(tuple(parts), np.ones(len(parts)))
 
 
-def _method(estimator: Any) -> str:  # noqa: ANN401
+def _method(estimator: Any) -> str:
     """The method of a member that a calibration uses."""
     return "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
 
 
-def _stacked(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # noqa: ANN401
+def _stacked(model: Any, inputs: _Inputs, known: Known) -> Part | None:
     methods = [name for name in model.stack_method_ if name != "drop"]
     if not set(methods) <= {"predict_proba", "decision_function"} or (model.passthrough and inputs.coded is not None):
         return None
@@ -196,7 +353,7 @@ def _stacked(model: Any, inputs: _Inputs, known: Known) -> Part | None:  # noqa:
     return Stacked(parts, partial(_response, model.final_estimator_.predict_proba), model.passthrough)
 
 
-def _voters(model: Any) -> list[tuple[Any, NDArray[np.int64] | None]]:  # noqa: ANN401
+def _voters(model: Any) -> list[tuple[Any, NDArray[np.int64] | None]]:
     """Members of an average, and the positions of the inputs that each uses."""
     if is_kind(model, "BaggingClassifier"):
         return [
@@ -206,13 +363,13 @@ def _voters(model: Any) -> list[tuple[Any, NDArray[np.int64] | None]]:  # noqa: 
     return [(member, None) for member in model.estimators_]
 
 
-def _weights(model: Any) -> Floats:  # noqa: ANN401
+def _weights(model: Any) -> Floats:
     weights = getattr(model, "_weights_not_none", None)
     return np.ones(len(model.estimators_)) if weights is None else np.asarray(weights, dtype=np.float64)
 
 
 def exact_combination(
-    model: Any,  # noqa: ANN401 - a fitted combination
+    model: Any,
     known: Callable[[Any], AuditedModel | None],
     encoder: EncodesTables | None,
     table: pd.DataFrame,
@@ -242,7 +399,7 @@ def exact_combination(
     return found if found is not None and _agrees(found, model, encoder, table) else None
 
 
-def _agrees(found: AuditedModel, model: Any, encoder: EncodesTables | None, table: pd.DataFrame) -> bool:  # noqa: ANN401
+def _agrees(found: AuditedModel, model: Any, encoder: EncodesTables | None, table: pd.DataFrame) -> bool:
     """Whether a model reproduces a combination's scores of people of the table."""
     names = None if found.encoder is None else found.encoder.names
     if names is not None and not set(names) <= set(table.columns):
@@ -258,7 +415,7 @@ def _few(table: pd.DataFrame) -> pd.DataFrame:
     return table.iloc[np.linspace(0, len(table) - 1, min(len(table), _TRIED_PEOPLE)).astype(int)]
 
 
-def _rescaled(member: AuditedModel | None, pair: Any, name: str) -> AuditedModel | None:  # noqa: ANN401
+def _rescaled(member: AuditedModel | None, pair: Any, name: str) -> AuditedModel | None:
     """A model whose log-odds are a linear function of a different model's margin."""
     slope, shift = -float(pair.calibrators[0].a_), -float(pair.calibrators[0].b_)
     is_margin = member is not None and (_method(pair.estimator) == "decision_function") == (member.output == "log-odds")
@@ -280,7 +437,7 @@ def _rescaled(member: AuditedModel | None, pair: Any, name: str) -> AuditedModel
     return None
 
 
-def _forest(model: Any, encoder: EncodesTables | None, table: pd.DataFrame) -> AuditedModel | None:  # noqa: ANN401
+def _forest(model: Any, encoder: EncodesTables | None, table: pd.DataFrame) -> AuditedModel | None:
     """An average of trees that hold probabilities, as one forest."""
     weights = _weights(model)
     members = []

@@ -12,28 +12,29 @@ from torch import nn
 
 from evenhand.attribution import FeedForward
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.models.additive import boosting_machine, is_boosting_machine
 from evenhand.models.black_box import black_box_model, sampled_model
 from evenhand.models.catboost import catboost_black_box, takes_categories
 from evenhand.models.combined import exact_combination, is_combination, opened
-from evenhand.models.encoders.column_sources import part_that_mixes
-from evenhand.models.encoders.pipeline_encoder import pipeline_encoder
-from evenhand.models.encoders.steps import Steps, flat_steps
-from evenhand.models.gradient import DifferentiableModel
-from evenhand.models.interpret import boosting_machine, is_boosting_machine
+from evenhand.models.encoders.pipelines import Steps, flat_steps, part_that_mixes, pipeline_encoder
+from evenhand.models.gradient import DifferentiableModel, module_model
 from evenhand.models.linear import LinearModel
 from evenhand.models.onnx import OnnxModel, onnx_model
-from evenhand.models.optbinning import ScorecardBins, is_scorecard
 from evenhand.models.pmml import PmmlModel, pmml_model
 from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
-from evenhand.models.regression import value_model
 from evenhand.models.shapley import ShapleyModel
-from evenhand.models.sklearn import is_kind, linear_model, network_model, unwrapped
+from evenhand.models.sklearn import (
+    ScorecardBins,
+    is_kind,
+    is_scorecard,
+    linear_model,
+    network_model,
+    unwrapped,
+    value_model,
+)
 from evenhand.models.statsmodels import is_statsmodels, statsmodels_model
-from evenhand.models.torch_module import module_model
 from evenhand.models.trees import TreeEnsemble, tree_library
 from evenhand.models.trees.adapter import tree_model
-
-__all__ = ["ATTRIBUTIONS", "AttributionChoice", "as_audited_model"]
 
 AttributionChoice = Literal["auto"] | AttributionName
 ATTRIBUTIONS: tuple[str, ...] = ("auto", *(name for name in get_args(AttributionName) if name != "given"))
@@ -56,7 +57,7 @@ class _Options:
 
 
 def as_audited_model(
-    model: Any,  # noqa: ANN401 - anything a user may hold
+    model: Any,
     *,
     attribution: AttributionChoice = "auto",
     output: Output | None = None,
@@ -122,13 +123,13 @@ def as_audited_model(
     return found
 
 
-def _value(model: Any, options: _Options) -> AuditedModel:  # noqa: ANN401
+def _value(model: Any, options: _Options) -> AuditedModel:
     """A regressor, which may be inside a search."""
     settings = {name: options.sampling[name] for name in ("n_permutations", "random_state")}
     return value_model(unwrapped(model), options.attribution, options.table, **settings)
 
 
-def _chosen(model: Any, options: _Options) -> AuditedModel:  # noqa: ANN401
+def _chosen(model: Any, options: _Options) -> AuditedModel:
     """The model with the requested method, or with the only one it has."""
     if isinstance(model, ShapleyModel):
         return model
@@ -145,7 +146,7 @@ def _chosen(model: Any, options: _Options) -> AuditedModel:  # noqa: ANN401
     return known
 
 
-def _known(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN401
+def _known(model: Any, options: _Options) -> AuditedModel | None:
     """The model with the method that suits it best; None if it is a black box on the table's columns."""
     if isinstance(model, AuditedModel):
         return model
@@ -170,7 +171,7 @@ def _known(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN40
     return _known_estimator(model, options, None)
 
 
-def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:  # noqa: ANN401
+def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:
     """An estimator on its inputs, encoded or not."""
     if encoder is None and options.table is not None and options.allows("sampled_shapley") and takes_categories(model):
         return catboost_black_box(model, options.table, **options.sampling)
@@ -187,15 +188,15 @@ def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | Non
     return known or (None if encoder is None else _black_box(model, options, encoder))
 
 
-def _known_combination(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:  # noqa: ANN401
+def _known_combination(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:
     """A combination of several models, evaluated through its members."""
 
-    def member(estimator: Any, table: pd.DataFrame) -> AuditedModel | None:  # noqa: ANN401
+    def member(estimator: Any, table: pd.DataFrame) -> AuditedModel | None:
         # A margin that is calibrated, or stacked, needs no interpretation.
         output = None if hasattr(estimator, "predict_proba") else "log-odds"
         return _known(estimator, replace(options, table=table, sampling={**options.sampling, "output": output}))
 
-    def only_member(estimator: Any) -> AuditedModel | None:  # noqa: ANN401
+    def only_member(estimator: Any) -> AuditedModel | None:
         return (
             _known(estimator, options) if encoder is None else _known_estimator(unwrapped(estimator), options, encoder)
         )
@@ -209,7 +210,7 @@ def _known_combination(model: Any, options: _Options, encoder: EncodesTables | N
     return opened(model, base, options.table, member)
 
 
-def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:  # noqa: ANN401
+def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:
     """The last step of a pipeline, applied to the output of the preceding steps."""
     *before, (_, last) = flat_steps(model)
     last = unwrapped(last)
@@ -233,5 +234,5 @@ def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:  # no
     return None
 
 
-def _black_box(model: Any, options: _Options, encoder: EncodesTables | None = None) -> ShapleyModel:  # noqa: ANN401
+def _black_box(model: Any, options: _Options, encoder: EncodesTables | None = None) -> ShapleyModel:
     return black_box_model(unwrapped(model), encoder=encoder, table=options.table, **options.sampling)

@@ -1,27 +1,30 @@
 """Explain people from the baselines of (label, group) cells: each row from each cell once.
 
 An explainer uses one model, or a stack of networks of one shape: explanations then have a leading dimension of models.
+
+How many segments the paths of integrated gradients need: measured on people of the reference beforehand.
+
+More segments are closer to the integral, and halving their length at least halves the error. So with N segments, many
+more than needed, the error of n is at most |IG(n) - IG(N)| + |IG(N) - IG(N / 2)|, by the triangle inequality; the
+last term bounds the error of N segments.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.arrays import Bools, Floats, Ints
 from evenhand.attribution import Explanation, label_group_baselines
 from evenhand.attribution.gradients import Method
+from evenhand.attribution.sampled import SampledShapley
 from evenhand.models.protocol import AuditedModel
-
-__all__ = ["CellBaselines", "Explainer", "HalvedExplainer", "Seen", "SeenTriples"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
+from evenhand.models.shapley import ShapleyModel
 
 
 @dataclass(frozen=True, eq=False)
@@ -303,3 +306,150 @@ def _distinct(codes: Ints, n_codes: int) -> tuple[Ints, Ints]:
     place = np.empty(n_codes, dtype=np.int64)
     place[distinct] = np.arange(len(distinct))
     return distinct, place[codes]
+
+
+MOST_SEGMENTS = 8
+"""Number of segments for networks that do not reach the error with fewer."""
+
+ERROR = 0.001
+"""Largest error of attributions, as a share of their size."""
+
+_TRIED_SEGMENTS = (2, 3, 4, 5, 6)
+_FINE = 64
+_TRIED_PEOPLE = 1024
+_STANDARD_ERRORS = 3.0  # by which the mean over everyone may exceed the mean over those tested
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Number of segments of every path, and a bound on the mean error of attributions as a share of their size.
+
+    Attributes
+    ----------
+    n
+        Number of segments.
+    error
+        None if paths are not integrated by segments.
+    """
+
+    n: int
+    error: float | None = None
+
+
+def needed_segments(explainer: Explainer, x: Tensor, cells: Ints, asked: int | None = None) -> Segments:
+    """The fewest segments, at most 8, whose error is below 0.1%; or the requested number, and its error.
+
+    Parameters
+    ----------
+    explainer
+        Explainer of the model.
+    x, cells
+        Encoded people of the reference, and the cells they are explained from.
+    asked
+        The requested number; None to choose.
+    """
+    rows = explainer.spread_people(cells, _TRIED_PEOPLE)
+    most = asked or MOST_SEGMENTS
+    if explainer.model.attribution != "integrated_gradients" or explainer.method != "segments" or not len(rows):
+        return Segments(most)
+    people, starts = x[rows], cells[rows]
+    coarsest = replace(explainer, n_steps=_TRIED_SEGMENTS[0]).explain(people, starts)
+    if coarsest.method != "segments":  # a module that is not a chain of layers
+        return Segments(most)
+
+    def found(n: int) -> Tensor:
+        return replace(explainer, n_steps=n).explain(people, starts).values.double()
+
+    n_fine = max(_FINE, 4 * most)
+    fine = found(n_fine)
+    size, rest = fine.norm(dim=-1), (fine - found(n_fine // 2)).norm(dim=-1)
+
+    def error(n: int) -> float:
+        values = coarsest.values.double() if n == _TRIED_SEGMENTS[0] else found(n)
+        shares = (((values - fine).norm(dim=-1) + rest) / size)[size > 0].cpu().numpy()
+        rounding = float(torch.finfo(x.dtype).eps)
+        if not len(shares):
+            return rounding
+        return float(shares.mean() + _STANDARD_ERRORS * shares.std() / np.sqrt(len(shares))) + rounding
+
+    for n in () if asked else _TRIED_SEGMENTS:
+        if (bound := error(n)) <= ERROR:
+            return Segments(n, bound)
+    return Segments(most, error(most))
+
+
+# Orders of the trial; orders that cost as much as all coalitions, which are then used; and the largest number.
+_TRIED, _WHERE_ALL, _MOST = 8, 32, 64
+_PLANNED_PEOPLE = 64
+_SECONDS = 0.2  # duration of the trial's last batch, to be measurable
+_LARGEST_BATCH = 1024
+
+
+def is_sampled(explainer: Explainer) -> bool:
+    """Whether an explainer's model is explained by sampled Shapley values."""
+    return isinstance(explainer.model, ShapleyModel) and isinstance(explainer.model.game, SampledShapley)
+
+
+def with_permutations(explainer: Explainer, n_permutations: int) -> Explainer:
+    """An explainer of a sampled model that uses this many orders."""
+    return _with_game(explainer, replace(_game(explainer), n_permutations=n_permutations))
+
+
+def watched(explainer: Explainer, watch: Callable[[int], None]) -> Explainer:
+    """An explainer of a sampled model that reports to `watch` how many evaluations it has made."""
+    return _with_game(explainer, replace(_game(explainer), watch=watch))
+
+
+def questions(explainer: Explainer, *, is_own: bool) -> int:
+    """How often the score is evaluated for a person; in their own context, or in a different one."""
+    return _game(explainer).n_questions(explainer.baselines.rows.shape[1], is_own=is_own)
+
+
+def _game(explainer: Explainer) -> SampledShapley:
+    assert isinstance(explainer.model, ShapleyModel)
+    assert isinstance(explainer.model.game, SampledShapley)
+    return explainer.model.game
+
+
+def _with_game(explainer: Explainer, game: SampledShapley) -> Explainer:
+    assert isinstance(explainer.model, ShapleyModel)
+    return replace(explainer, model=replace(explainer.model, game=game))
+
+
+def needed_permutations(explainer: Explainer, x: Tensor, cells: Ints, target: float) -> int:
+    """Number of orders for everyone, so that two people are compared under the same ones; between 8 and 64.
+
+    Parameters
+    ----------
+    explainer
+        Explainer of a sampled model.
+    x, cells
+        Encoded people, and the cells they are explained from.
+    target
+        Largest standard error of attributions, as a share of their size.
+    """
+    rows = explainer.spread_people(cells, _PLANNED_PEOPLE)
+    if not len(rows) or _game(with_permutations(explainer, _WHERE_ALL)).is_exact(x.shape[1]):
+        return _WHERE_ALL
+    found = with_permutations(explainer, _TRIED).explain(x[torch.as_tensor(rows)], cells[rows])
+    assert found.standard_error is not None
+    size = float(found.values.square().sum())
+    error = float(found.standard_error.square().sum() / size) ** 0.5 if size > 0 else 0.0
+    needed = _TRIED * (error / target) ** 2  # the error decreases with the square root of the orders
+    return int(np.clip(4 * np.ceil(needed / 4), _TRIED, _MOST))
+
+
+def seconds_per_question(explainer: Explainer, x: Tensor, cells: Ints) -> float:
+    """Time of one score, from batches of people that grow until they take long enough to measure."""
+    rows = explainer.spread_people(cells, _PLANNED_PEOPLE)
+    per_person = _game(explainer).n_questions(x.shape[1], is_own=True)
+    n, taken, is_first = min(4, len(rows)), 0.0, True  # the first batch triggers compilation
+    while n:
+        chosen = np.resize(rows, n)
+        start = time.perf_counter()
+        explainer.explain(x[torch.as_tensor(chosen)], cells[chosen])
+        taken = time.perf_counter() - start
+        if not is_first and (taken > _SECONDS or 4 * n > _LARGEST_BATCH):
+            break
+        n, is_first = n if is_first else 4 * n, False
+    return taken / max(1, n * per_person)

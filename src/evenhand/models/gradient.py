@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+import pandas as pd
 import torch
 from torch import Tensor, nn
 
 from evenhand.attribution import Attribution, FeedForward, attribute, feed_forward
-from evenhand.attribution.gradients import Method, placement
+from evenhand.attribution.gradients import Method, evaluating, placement
+from evenhand.exceptions import InvalidInputError
 from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output, check_finite
 from evenhand.system.threads import device_turn
-
-__all__ = ["DifferentiableModel"]
 
 
 @dataclass(frozen=True)
@@ -51,3 +52,91 @@ class DifferentiableModel(AuditedModel):
         with torch.no_grad():
             # A module of any other kind is evaluated as for its explanation, with dropout off.
             return attribute(self.network, x, x, 1, "midpoint").logit if network is None else network(x)
+
+
+_ASKED_PEOPLE = 10_000
+
+
+def module_model(
+    module: nn.Module, *, output: Output | None = None, table: pd.DataFrame | None = None
+) -> DifferentiableModel:
+    """A torch module in the form of the audit.
+
+    For two outputs per row, the log-odds are the second minus the first; if they are probabilities, the probability is
+    the second.
+
+    Parameters
+    ----------
+    module
+        Maps a matrix of people to one or two numbers per row; a Keras model on torch is such a module.
+    output
+        What the numbers are, if that cannot be seen from them.
+    table
+        People of the audit; without them the output is taken as one logit per row.
+
+    Raises
+    ------
+    InvalidInputError
+        If every number is between 0 and 1, so that it may be either, and `output` does not say which.
+
+    Examples
+    --------
+    >>> people = pd.DataFrame({"income": [0.5, -2.0]})
+    >>> module_model(nn.Sequential(nn.Linear(1, 1), nn.Sigmoid()), output="probability", table=people).output
+    'probability'
+    >>> module_model(nn.Linear(1, 2), output="log-odds", table=people).kind
+    'torch module Linear (second output minus the first)'
+    """
+    plain = DifferentiableModel(module, f"{_library(module)} {type(module).__name__}")
+    if table is None or not len(table):
+        return plain
+    returned = _returned(plain, table)
+    if returned is None:
+        return plain
+    # The audit detects a module that returns the same number for everyone.
+    may_be_probability = bool(((returned >= 0) & (returned <= 1)).all() and returned.min() < returned.max())
+    if may_be_probability and output is None:
+        raise InvalidInputError(
+            f"The {plain.kind} returns only numbers between 0 and 1 ({returned.min():.3g} to {returned.max():.3g} for "
+            f"{len(returned):,} people), which may be probabilities or logits; say which with "
+            'settings=AuditSettings(output="probability") or output="log-odds" (--output).'
+        )
+    is_probability = may_be_probability and output == "probability"
+    explained: Output = "probability" if is_probability else "log-odds"
+    if returned.dim() == 1 or returned.shape[1] == 1:
+        # A sum after it turns a chain of layers that ends in an activation into one that ends in an affine map.
+        network = _weighed(module, (1.0,)) if is_probability and returned.dim() == 2 else module
+        return DifferentiableModel(network, plain.kind, output=explained)
+    taken = (0.0, 1.0) if is_probability else (-1.0, 1.0)
+    words = "second output" if is_probability else "second output minus the first"
+    return DifferentiableModel(_weighed(module, taken), f"{plain.kind} ({words})", output=explained)
+
+
+def _library(module: nn.Module) -> str:
+    """What users call such a module."""
+    is_keras = any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__)
+    return "Keras model" if is_keras else "torch module"
+
+
+def _returned(model: DifferentiableModel, table: pd.DataFrame) -> Tensor | None:
+    """The module's output for people spread over the table; None if it is not one or two numbers per row.
+
+    Any other output is rejected with a message when people are explained.
+    """
+    rows = np.linspace(0, len(table) - 1, min(len(table), _ASKED_PEOPLE)).astype(np.int64)
+    x = model.encode(table.iloc[rows])
+    assert isinstance(model.network, nn.Module)
+    try:
+        with torch.no_grad(), evaluating(model.network):
+            found = model.network(x)
+    except RuntimeError:  # a different number of columns, for example
+        return None
+    return found if isinstance(found, Tensor) and found.shape in ((len(x),), (len(x), 1), (len(x), 2)) else None
+
+
+def _weighed(module: nn.Module, weights: tuple[float, ...]) -> nn.Module:
+    """The module followed by a weighted sum of its outputs."""
+    dtype, device = placement(module)
+    last = nn.Linear(len(weights), 1, bias=False, dtype=dtype, device=device).requires_grad_(False)
+    last.weight.copy_(torch.tensor([weights], dtype=dtype))
+    return nn.Sequential(module, last)

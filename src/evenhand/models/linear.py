@@ -12,8 +12,6 @@ from evenhand.attribution.gradients import Method
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output, check_finite
 
-__all__ = ["LinearModel"]
-
 
 @dataclass(frozen=True, eq=False)
 class LinearModel(AuditedModel):

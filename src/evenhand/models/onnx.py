@@ -10,24 +10,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
+from evenhand.arrays import Floats
 from evenhand.attribution import FeedForward
 from evenhand.attribution.feed_forward import ACTIVATIONS, Activation
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.models.black_box import Score, scores_missing
-from evenhand.models.encoders.named_columns import NamedColumns
+from evenhand.models.encoders.pipelines import NamedColumns
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.onnx_process import OnnxProcesses
 from evenhand.models.protocol import AuditedModel, Output
 from evenhand.models.shapley import ShapleyModel
-from evenhand.system.optional import optional_module
-
-__all__ = ["OnnxModel", "onnx_model", "onnx_network"]
-
-Floats = NDArray[np.float64]
+from evenhand.system.libraries import optional_module
 
 _CHECKED_ROWS = 64
 _TOLERANCE = 1e-4  # tolerance of a probability, or of log-odds relative to their size: ONNX models compute in float32
@@ -65,7 +61,7 @@ class OnnxModel:
         return {"content": self.content}
 
     @cached_property
-    def proto(self) -> Any:  # noqa: ANN401 - onnx ships no types
+    def proto(self) -> Any:
         """The parsed graph without a final ZipMap, which turns rows into dictionaries."""
         onnx = optional_module("onnx", "An ONNX model", "onnx", "onnx")
         try:
@@ -130,7 +126,7 @@ class OnnxModel:
             node.op_type in ("Sigmoid", "Softmax", "Concat") or node.op_type.endswith("Classifier")
         )
 
-    def score(self, x: Floats) -> Any:  # noqa: ANN401 - checked by the caller
+    def score(self, x: Floats) -> Any:
         """The model's output for a matrix of people."""
         inputs = self.processes.inputs
         kinds = [np.float32 if item["type"] == "tensor(float)" else np.float64 for item in inputs]
@@ -234,7 +230,7 @@ class _Reader:
             current = node.output[0]
         return self._network()
 
-    def _ends(self, node: Any) -> bool:  # noqa: ANN401
+    def _ends(self, node: Any) -> bool:
         """Whether the log-odds are complete and only the final activation is left."""
         if node.op_type == "Sigmoid" and len(self._bias) == 1:
             return True
@@ -244,7 +240,7 @@ class _Reader:
             return True
         return False
 
-    def _take(self, node: Any, current: str) -> None:  # noqa: ANN401
+    def _take(self, node: Any, current: str) -> None:
         attributes = {a.name: _attribute(a) for a in node.attribute}
         kind = node.op_type
         if kind in _IGNORED:
@@ -272,7 +268,7 @@ class _Reader:
         else:
             raise _NotAChainError
 
-    def _elementwise(self, kind: str, node: Any, current: str) -> None:  # noqa: ANN401
+    def _elementwise(self, kind: str, node: Any, current: str) -> None:
         first = node.input[0] == current
         value = self._constant(node.input[1] if first else node.input[0]).reshape(-1)
         width = len(self._bias)
@@ -325,7 +321,7 @@ _ONNX_ACTIVATIONS: dict[str, Callable[[dict[str, Any]], Activation]] = {
 _IGNORED = ("Cast", "Dropout", "Flatten", "Identity", "Normalizer", "Reshape", "Squeeze", "Unsqueeze")
 
 
-def _tensors(proto: Any) -> Iterator[Any]:  # noqa: ANN401
+def _tensors(proto: Any) -> Iterator[Any]:
     """Every tensor of a model: in its graph, in graphs inside nodes, and in its functions."""
     waiting = [proto.graph, *proto.functions]
     while waiting:
@@ -338,7 +334,7 @@ def _tensors(proto: Any) -> Iterator[Any]:  # noqa: ANN401
             waiting.extend([attribute.g, *attribute.graphs])
 
 
-def _attribute(attribute: Any) -> Any:  # noqa: ANN401
+def _attribute(attribute: Any) -> Any:
     from onnx import helper
 
     return helper.get_attribute_value(attribute)

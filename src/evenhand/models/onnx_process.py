@@ -24,8 +24,6 @@ from numpy.typing import NDArray
 from evenhand.exceptions import first_line
 from evenhand.system.processes import limit_resources, module_command, module_environment
 
-__all__ = ["OnnxProcesses"]
-
 _MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space, in total and per byte of the model
 _SECONDS, _SECONDS_PER_ROW = 30.0, 0.01  # to answer; a command that meets a hanging graph ends within a minute
 _MOST_IDLE = 64
@@ -179,7 +177,7 @@ def _main(path: str) -> None:
         _send(answers, scores)
 
 
-def _session(content: bytes) -> Any:  # noqa: ANN401 - onnxruntime ships no types
+def _session(content: bytes) -> Any:
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -188,7 +186,7 @@ def _session(content: bytes) -> Any:  # noqa: ANN401 - onnxruntime ships no type
     return onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
 
-def _checked(found: Any, n_people: int) -> NDArray[Any]:  # noqa: ANN401 - what the model returned
+def _checked(found: Any, n_people: int) -> NDArray[Any]:
     """Scores that are numbers, and not far more of them than people."""
     scores = np.asarray(found)
     if scores.dtype.kind not in "fiub" or scores.size > _MOST_SCORES * max(1, n_people):

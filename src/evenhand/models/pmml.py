@@ -16,13 +16,11 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.models.black_box import black_box_model
-from evenhand.models.encoders.named_columns import NamedColumns
+from evenhand.models.encoders.pipelines import NamedColumns
 from evenhand.models.linear import LinearModel
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.sklearn import is_kind
-from evenhand.system.optional import optional_module
-
-__all__ = ["PmmlModel", "pmml_model"]
+from evenhand.system.libraries import optional_module
 
 _MADE_UP = 64  # people
 _TOLERANCE = 1e-9
@@ -56,7 +54,7 @@ class PmmlModel:
         return {"content": self.content}
 
     @cached_property
-    def estimator(self) -> Any:  # noqa: ANN401 - sklearn-pmml-model ships no types
+    def estimator(self) -> Any:
         """The classifier as sklearn-pmml-model reads it."""
         library = optional_module("sklearn_pmml_model.auto_detect", "A PMML model", "sklearn-pmml-model", "pmml")
         try:
@@ -91,7 +89,7 @@ class PmmlModel:
             raise InvalidInputError(f"The PMML model cannot score the table: {first_line(error)}.") from error
 
 
-def pmml_model(model: PmmlModel, table: pd.DataFrame | None, **sampling: Any) -> AuditedModel:  # noqa: ANN401
+def pmml_model(model: PmmlModel, table: pd.DataFrame | None, **sampling: Any) -> AuditedModel:
     """A PMML model in the form of the audit: exact for a logistic regression on numbers, else a black box."""
     linear = _linear(model) if sampling.get("output") != "probability" else None
     return linear or black_box_model(model, table=table, kind="PMML model (black box)", **sampling)

@@ -18,8 +18,6 @@ from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.validation import as_matrix, is_number_column
 from evenhand.system.threads import one_torch_thread
 
-__all__ = ["AttributionName", "AuditedModel", "EncodesTables", "OffersAuditedModel", "Output"]
-
 # The explained score: log-odds of the favorable outcome, its probability, or a value in any unit.
 Output = Literal["log-odds", "probability", "value"]
 

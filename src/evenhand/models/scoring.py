@@ -10,19 +10,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.arrays import Ints
 from evenhand.attribution.explanation import Explanation, SharesContexts
 from evenhand.matching.placebos import PlaceboPairs
 from evenhand.metrics.cec import NEGLIGIBLE_NORM, PairScores, cec_scores
 from evenhand.models.explaining import Explainer, HalvedExplainer, Seen, SeenTriples
-
-__all__ = ["TripleScores", "joined", "score_explained_pairs", "score_pairs", "score_triples"]
-
-Ints = NDArray[np.int64]
 
 # Pairs or triples of all models that are scored at once: bounds memory.
 _BLOCK = {"cpu": 16_384, "cuda": 262_144}

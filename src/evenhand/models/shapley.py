@@ -11,8 +11,6 @@ from evenhand.attribution.gradients import Method
 from evenhand.attribution.shapley import Game, ShapleyAttribution, shapley_attribution
 from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output, check_finite
 
-__all__ = ["ShapleyModel"]
-
 _CPU = torch.device("cpu")
 
 

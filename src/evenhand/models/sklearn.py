@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from torch import nn
 
 from evenhand.attribution import FeedForward
 from evenhand.attribution.feed_forward import ACTIVATIONS
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.black_box import check_margin
-from evenhand.models.encoders.named_columns import NamedColumns, fitted_names
+from evenhand.models.black_box import black_box_model, check_margin
+from evenhand.models.encoders.pipelines import NamedColumns, fitted_names
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.linear import LinearModel
-from evenhand.models.protocol import AuditedModel, EncodesTables, Output
-
-__all__ = ["inner_estimator", "is_kind", "linear_model", "network_model", "unwrapped"]
+from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output
 
 # Linear classifiers whose decision function is log-odds, and those for which it is only a margin.
 _LOG_ODDS = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis")
@@ -35,7 +35,7 @@ _WRAPPERS = {
 _ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
 
 
-def is_kind(model: Any, *names: str) -> bool:  # noqa: ANN401 - any object
+def is_kind(model: Any, *names: str) -> bool:
     """Whether `model` is an instance of a scikit-learn class with one of these names; nothing is imported to check.
 
     Examples
@@ -47,7 +47,7 @@ def is_kind(model: Any, *names: str) -> bool:  # noqa: ANN401 - any object
     return any(kind.__name__ in names and kind.__module__.startswith("sklearn.") for kind in type(model).__mro__)
 
 
-def unwrapped(model: Any) -> Any:  # noqa: ANN401
+def unwrapped(model: Any) -> Any:
     """The fitted estimator inside searches and threshold choosers; any other model unchanged.
 
     Raises
@@ -61,7 +61,7 @@ def unwrapped(model: Any) -> Any:  # noqa: ANN401
     return model
 
 
-def inner_estimator(model: Any) -> Any:  # noqa: ANN401
+def inner_estimator(model: Any) -> Any:
     """The fitted estimator directly inside a search or a threshold chooser; None for any other model.
 
     Raises
@@ -83,7 +83,7 @@ def inner_estimator(model: Any) -> Any:  # noqa: ANN401
 
 
 def linear_model(
-    model: Any,  # noqa: ANN401 - any estimator
+    model: Any,
     output: Output | None = None,
     encoder: EncodesTables | None = None,
 ) -> LinearModel | None:
@@ -107,7 +107,7 @@ def linear_model(
     return LinearModel(weights, intercept, f"scikit-learn {name}", columns, has_probabilities=is_logistic)
 
 
-def network_model(model: Any, encoder: EncodesTables | None = None) -> AuditedModel | None:  # noqa: ANN401
+def network_model(model: Any, encoder: EncodesTables | None = None) -> AuditedModel | None:
     """A fitted `MLPClassifier` as one of our networks; None if the model is not one.
 
     Raises
@@ -132,7 +132,7 @@ def network_model(model: Any, encoder: EncodesTables | None = None) -> AuditedMo
     return DifferentiableModel(network, kind, encoder)
 
 
-def _check_binary(model: Any, fitted_attribute: str) -> None:  # noqa: ANN401
+def _check_binary(model: Any, fitted_attribute: str) -> None:
     name = type(model).__name__
     if not hasattr(model, fitted_attribute):
         raise InvalidInputError(f"This {name} is not fitted: call its `fit` first.")
@@ -143,11 +143,121 @@ def _check_binary(model: Any, fitted_attribute: str) -> None:  # noqa: ANN401
         )
 
 
-def _named_columns(model: Any) -> NamedColumns | None:  # noqa: ANN401
+def _named_columns(model: Any) -> NamedColumns | None:
     names = fitted_names(model)
     return None if names is None else NamedColumns(names)
 
 
-def _densified(coefficients: Any) -> Any:  # noqa: ANN401
+def _densified(coefficients: Any) -> Any:
     """Coefficients as an array; `sparsify` produces a sparse matrix."""
     return coefficients.toarray() if hasattr(coefficients, "toarray") else coefficients
+
+
+_LINEAR = ("LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "SGDRegressor")
+
+
+def value_model(
+    model: Any,
+    attribution: AttributionName | str,
+    table: pd.DataFrame | None,
+    *,
+    n_permutations: int = 32,
+    random_state: int = 0,
+) -> AuditedModel:
+    """A regressor in the form of the audit: exact if it is linear, else with sampled Shapley values of its prediction.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model is a classifier.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> price = LinearRegression().fit([[0.0], [1.0], [2.0]], [5.0, 6.0, 7.0])
+    >>> value_model(price, "auto", None).output
+    'value'
+    """
+    name = type(model).__name__
+    if hasattr(model, "predict_proba") or hasattr(model, "classes_"):
+        raise InvalidInputError(
+            f"A {name} returns classes or probabilities, but `unit` (--unit) is for an outcome that is a value; leave "
+            "it out."
+        )
+    is_linear = is_kind(model, *_LINEAR) and attribution != "sampled_shapley"
+    if is_linear and np.size(model.intercept_) == 1 and np.ndim(model.coef_) == 1:
+        names = fitted_names(model)
+        return LinearModel(
+            torch.as_tensor(np.array(model.coef_, dtype=np.float64)),
+            float(np.ravel(model.intercept_)[0]),
+            f"scikit-learn {name}",
+            None if names is None else NamedColumns(names),
+            output="value",
+        )
+    return black_box_model(model, output="value", n_permutations=n_permutations, random_state=random_state, table=table)
+
+
+def is_scorecard(model: Any) -> bool:
+    """Whether `model` is an optbinning Scorecard; nothing is imported to check.
+
+    Examples
+    --------
+    >>> is_scorecard("text")
+    False
+    """
+    kind = type(model)
+    return kind.__name__ == "Scorecard" and kind.__module__.startswith("optbinning.")
+
+
+def binned_columns(model: Any) -> list[str] | None:
+    """Columns that a Scorecard or a BinningProcess was fitted on; None for any other model.
+
+    Examples
+    --------
+    >>> binned_columns("text") is None
+    True
+    """
+    process: Any = getattr(model, "binning_process_", None) if is_scorecard(model) else model
+    if type(process).__name__ != "BinningProcess" or not type(process).__module__.startswith("optbinning."):
+        return None
+    return list(process.variable_names)
+
+
+@dataclass(frozen=True, eq=False)
+class ScorecardBins:
+    """A scorecard's first half as a transformer: converts columns to the inputs of its estimator.
+
+    Attributes
+    ----------
+    scorecard
+        The fitted scorecard.
+
+    Raises
+    ------
+    InvalidInputError
+        If it is not fitted.
+    """
+
+    scorecard: Any
+
+    def __post_init__(self) -> None:
+        if getattr(self.scorecard, "binning_process_", None) is None:
+            raise InvalidInputError("This Scorecard is not fitted: call its `fit` first.")
+
+    @property
+    def feature_names_in_(self) -> list[str]:
+        """Columns that the scorecard was fitted on."""
+        return list(self.scorecard.binning_process_.variable_names)
+
+    @property
+    def sources(self) -> list[int]:
+        """Position of the column behind each number."""
+        return [int(j) for j in self.scorecard.binning_process_.get_support(indices=True)]
+
+    def transform(self, table: pd.DataFrame) -> Any:
+        """Weights of evidence, or whatever else the scorecard passes to its estimator."""
+        return self.scorecard.binning_process_.transform(
+            table[self.feature_names_in_],
+            metric_special=self.scorecard._metric_special,
+            metric_missing=self.scorecard._metric_missing,
+        )

@@ -15,15 +15,12 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.black_box import black_box_model
-from evenhand.models.encoders.named_columns import NamedColumns
-from evenhand.models.encoders.pipeline_encoder import pipeline_encoder
+from evenhand.models.encoders.pipelines import NamedColumns, pipeline_encoder
 from evenhand.models.linear import LinearModel
 from evenhand.models.protocol import AuditedModel, EncodesTables
 
-__all__ = ["is_statsmodels", "regression_columns", "statsmodels_model"]
 
-
-def is_statsmodels(model: Any) -> bool:  # noqa: ANN401 - any object
+def is_statsmodels(model: Any) -> bool:
     """Whether `model` is the result of fitting a statsmodels model; nothing is imported to check.
 
     Examples
@@ -35,9 +32,9 @@ def is_statsmodels(model: Any) -> bool:  # noqa: ANN401 - any object
 
 
 def statsmodels_model(
-    results: Any,  # noqa: ANN401 - statsmodels ships no types
+    results: Any,
     table: pd.DataFrame | None,
-    **sampling: Any,  # noqa: ANN401 - of `black_box_model`
+    **sampling: Any,
 ) -> AuditedModel:
     """A fitted binary regression in the form of the audit.
 
@@ -69,7 +66,7 @@ def statsmodels_model(
     return black_box_model(design, kind=f"{kind} (black box)", table=table, names=names, **sampling)
 
 
-def regression_columns(results: Any) -> list[str] | None:  # noqa: ANN401
+def regression_columns(results: Any) -> list[str] | None:
     """Columns that a regression uses, in order; None if it was fitted on an array, or its data were removed.
 
     A formula uses the variables on its right-hand side.
@@ -91,12 +88,12 @@ def regression_columns(results: Any) -> list[str] | None:  # noqa: ANN401
     return [str(column) for column in frame.columns if str(column) in used]
 
 
-def _has_made_up_names(results: Any) -> bool:  # noqa: ANN401
+def _has_made_up_names(results: Any) -> bool:
     """Whether the columns were an array, so that statsmodels names them x1, x2, ..."""
     return not isinstance(results.model.data.orig_exog, pd.DataFrame)
 
 
-def _link(results: Any) -> str:  # noqa: ANN401
+def _link(results: Any) -> str:
     """The link of a binary regression.
 
     Raises
@@ -153,7 +150,7 @@ class _Design:
         return [name for name in self.names if name != "const"]
 
     @property
-    def spec(self) -> Any:  # noqa: ANN401 - of formulaic, or of patsy
+    def spec(self) -> Any:
         """The formula."""
         model = self.results.model
         if hasattr(model.data, "design_info"):  # statsmodels before 0.15
@@ -208,7 +205,7 @@ class _Terms:
         return self.design.transform(table)
 
 
-def _terms(spec: Any) -> Iterator[tuple[list[int], list[str]]]:  # noqa: ANN401
+def _terms(spec: Any) -> Iterator[tuple[list[int], list[str]]]:
     """Positions of each term's columns, and the expressions of its factors: for formulaic and for patsy."""
     if hasattr(spec, "term_indices"):
         for term, places in spec.term_indices.items():

@@ -4,39 +4,201 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, TypeAlias
 
-from evenhand.metrics.regimes import REGIMES
+from evenhand.metrics.cec import REGIMES
+from evenhand.report.drawing import NothingToDrawError
 from evenhand.report.formatting import is_number
-from evenhand.report.scope import lacking
 from evenhand.report.tables import FLAGGED, NOTE, Column, Highlight, Record, Table, estimate, flag, joined, text
 
-__all__ = [
-    "NO_EVIDENCE",
-    "SIGNIFICANT",
-    "audited_table",
-    "balance_table",
-    "cec_table",
-    "coverage_table",
-    "density_table",
-    "distance_table",
-    "excess_table",
-    "feature_table",
-    "matching_table",
-    "plane_table",
-    "proxy_table",
-    "regime_meaning",
-    "regime_table",
-    "score_histogram",
-    "sensitivity_table",
-    "significance_flag",
-    "split_table",
-    "threshold_table",
-    "verdict_table",
-    "weight_table",
-]
-
 Summary = Mapping[str, Any]
+
+WEIGHTING_PROSE = (
+    "Each row stands for as many people of the population as its sampling weight says. Rates, means and gaps refer to "
+    "the population; numbers of people and standard errors refer to the sample. Unequal weights carry "
+    "less information than equal ones: the effective number of people says how much."
+)
+
+_EVERYBODY = "everyone"
+
+
+def weighting_tables(summary: Summary) -> list[Table]:
+    """The table of sampling weights; none for an audit without weights."""
+    found = summary.get("weighting")
+    if found is None:
+        return []
+    whole = {"group": _EVERYBODY, "share": 1.0, "share_of_sample": 1.0}
+    records = [*found["groups"], {**{key: v for key, v in found.items() if key != "groups"}, **whole}]
+    columns = (
+        text("group"),
+        Column("people", "whole", "n_people"),
+        Column("counted", "whole", "n_counted"),
+        Column("effective number", "number", "n_effective", 1),
+        Column("share of the sample", "share", "share_of_sample"),
+        Column("share of the population", "share", "share"),
+        flag(_uneven),
+    )
+    caption = (
+        "People of each group, and the number of equally weighted people who would carry the same information (Kish)."
+    )
+    return [Table("Sampling weights", caption, columns, records)]
+
+
+def _uneven(row: Record) -> str:
+    is_uneven = row["n_effective"] < row["n_counted"] / 2
+    return "effective number below half of the people counted" if is_uneven else ""
+
+
+DRAWN_PROSE = (
+    "No one's group is known here: each person has a probability for every group. Groups were drawn from the "
+    "probabilities repeatedly, each draw was audited, and the audits were pooled. The standard error "
+    "within draws is "
+    "what would remain if groups were known; the spread between draws is what not knowing them adds to one draw. "
+    "Thresholding counts people in their most likely group and leaves out the uncertain; weighting counts everyone in "
+    "every group by probability; the last column is correct if outcomes depend on the group alone."
+)
+
+OF_ONE_DRAW = "Groups are drawn: whatever is not in the table of pooled metrics comes from the first draw."
+
+_METRICS = {
+    "excess": "excess",
+    "excess_balanced": "excess, groups weighted equally",
+    "weighing": "weighing",
+    "excess: input gap": "excess, input gap",
+    "excess: shared reasons": "excess, shared principal reasons",
+    "excess: regime B": "excess, regime B share",
+    "score_gap": "score gap",
+    "score_gap_probability": "score gap, probability",
+    "score_gap_decision": "score gap, favorable decisions",
+    "input": "score gap through",
+    "approval_rate": "favorable decisions, share",
+    "approval_difference": "favorable decisions, difference",
+    "approval_ratio": "favorable decisions, ratio",
+    "true_positive_rate_difference": "true positive rate, difference",
+    "false_positive_rate_difference": "false positive rate, difference",
+    "mean_score_difference": "mean score, difference",
+    "sp_gap": "statistical parity gap",
+    "tpr_gap": "true positive rate gap",
+    "fpr_gap": "false positive rate gap",
+    "eo_gap": "equalized odds gap",
+}
+_ONE_SIDED = tuple(name for name in _METRICS if name.startswith(("excess", "weighing")))
+
+
+def drawn_tables(summary: Summary) -> tuple[Table, ...]:
+    """People of each group and pooled metrics; empty if groups are known."""
+    found = summary.get("drawn_groups")
+    return () if found is None else (_people(found), _metrics(found))
+
+
+def _metrics(found: Mapping[str, Any]) -> Table:
+    """Pooled metrics, how much of their error is due to the draws, and the results of alternative methods."""
+    columns = (
+        Column("metric", "text", _metric_words),
+        Column("groups", "text", _groups),
+        estimate("pooled", lambda r: r),
+        Column("p-value", "p", lambda r: r["p_value"] if r["reference"] or r["metric"] in _ONE_SIDED else ""),
+        Column("within, sd", "number", "within_sd"),
+        Column("between, sd", "number", "between_sd"),
+        Column("missing information", "share", "missing_information"),
+        Column("thresholding", "number", _beside("thresholding")),
+        Column("weighting", "number", _beside("weighting")),
+        Column("group alone", "number", _beside("group_alone")),
+        Column("Rubin's rules, lower", "number", "rubin_low", where="workbook"),
+        Column("Rubin's rules, upper", "number", "rubin_high", where="workbook"),
+        Column("degrees of freedom", "number", "df", where="workbook"),
+        NOTE,
+    )
+    caption = (
+        "Metrics pooled over draws of the groups, with 95% intervals. Missing information is the share of Rubin's "
+        "total variance that is between draws; the spread of a ratio is that of its logarithm. p-values are not "
+        "adjusted; those of excesses and weighing are one-sided."
+    )
+    return Table("Drawn groups", caption, columns, found["metrics"])
+
+
+def _people(found: Mapping[str, Any]) -> Table:
+    """How many people are expected in each group, and assigned to it by thresholding."""
+    records = [
+        {"group": name, "expected": expected, "thresholded": found["thresholded"][name]}
+        for name, expected in found["expected"].items()
+    ]
+    left_out = {"group": "left out", "expected": "", "thresholded": found["n_left_out"]}
+    columns = (
+        text("group"),
+        Column("people expected", "number", "expected", places=1),
+        Column("people by thresholding", "whole", "thresholded"),
+    )
+    caption = f"People of each group, by probabilities and by thresholding at {found['threshold']:g}."
+    return Table("Probable groups", caption, columns, [*records, left_out])
+
+
+def _metric_words(record: Record) -> str:
+    metric = record["metric"]
+    words = _METRICS.get(metric, f"{metric}, share of pairs")
+    return f"{words} {record['feature']}" if record["feature"] else words
+
+
+def _groups(record: Record) -> str:
+    if not record["reference"]:
+        return str(record["group"])
+    return f"{record['group']} {'over' if record['is_ratio'] else 'minus'} {record['reference']}"
+
+
+def _beside(name: str) -> Callable[[Record], Any]:
+    """The value if the metric has one, else empty."""
+    return lambda record: record[name] if is_number(record[name]) else ""
+
+
+_NAMES = {
+    "inputs": "Inputs",
+    "weighing": "Weighing",
+    "excess": "Excess",
+    "regimes": "Regimes",
+    "decisions": "Decisions",
+    "errors": "AUC and error rates",
+}
+
+
+def lacking(summary: Summary, *needs: str) -> str:
+    """Why the first unmet need is not met; empty if all are met.
+
+    A need is a key of what may not be possible, ``"labels"``, ``"scores"``, or ``"probability"`` for scores that are
+    probabilities.
+
+    Examples
+    --------
+    >>> lacking({}, "weighing")
+    ''
+    >>> scope = {"outcome": "value", "has_labels": True, "not_possible": {"weighing": "There is no model."}}
+    >>> lacking({"scope": scope}, "weighing"), lacking({"scope": scope}, "probability")
+    ('There is no model.', 'The outcome is not a probability.')
+    """
+    scope = summary.get("scope")
+    if not scope:
+        return ""
+    found = {
+        **scope["not_possible"],
+        **({} if scope["has_labels"] else {"labels": "There are no labels."}),
+        **({"scores": "There are no scores."} if scope["outcome"] == "decision" else {}),
+        **({} if scope["outcome"] == "score" else {"probability": "The outcome is not a probability."}),
+    }
+    return next((found[need] for need in needs if need in found), "")
+
+
+def is_shown(summary: Summary, table: Table) -> bool:
+    """Whether a table has what it needs."""
+    return not lacking(summary, *table.needs)
+
+
+def scope_table(summary: Summary) -> Table:
+    """What could not be found, and why; empty if everything could."""
+    scope = summary.get("scope") or {"given": (), "not_possible": {}}
+    records = [{"what": _NAMES[key], "why": why} for key, why in scope["not_possible"].items()]
+    columns = (text("not possible", "what"), Column("why", "long text", "why"))
+    caption = f"What cannot be found with the given inputs: {', '.join(scope['given'])}"
+    return Table("Not possible", caption, columns, records)
+
 
 SIGNIFICANT = 0.05
 _BALANCED = 0.1  # a standardized mean difference below this is commonly read as balanced
@@ -327,7 +489,7 @@ def feature_table(summary: Summary) -> Table:
 
     def excess_of(record: Record) -> Mapping[str, Any]:
         row = record["row"]
-        return {"value": row.get("excess"), "low": row.get("excess_ci_low"), "high": row.get("excess_ci_high")}
+        return {"value": row.get("excess"), "low": row.get("excess_low"), "high": row.get("excess_high")}
 
     def note(record: Record) -> str:
         return joined(record["note"], "" if is_number(record["share"]) else "no score to share")
@@ -449,3 +611,269 @@ def balance_table(summary: Summary) -> Table:
     )
     caption = "Standardized mean difference of the financial features, group minus other group"
     return Table("Balance", caption, columns, summary["matching"]["balance"], [FLAGGED])
+
+
+_SIDES = {"score_gap": "two-sided", "inputs": "two-sided", "weighing": "one-sided", "excess": "one-sided"}
+
+
+def largest_gap(summary: Summary) -> Mapping[str, Any]:
+    """The score gap of the two groups that `summary["score_gap"]` names.
+
+    Raises
+    ------
+    NothingToDrawError
+        If the audit was run without evidence.
+    """
+    if summary["evidence"] is None:
+        raise NothingToDrawError("There is no score gap: the audit was run without evidence.")
+    named = summary["score_gap"]["group"], summary["score_gap"]["reference"]
+    return next(gap for gap in summary["score_gaps"] if (gap["group"], gap["reference"]) == named)
+
+
+def finding_table(summary: Summary) -> Table:
+    """The four questions, strongest finding first."""
+    limits = (
+        Column("limit", "number", lambda r: "" if r["limit"] is None else r["limit"]),
+        Column("within the limit", "text", lambda r: r["within_limit"] or ""),
+    )
+    columns = (
+        text("question"),
+        text("answer"),
+        estimate("estimate", lambda r: {"value": r["estimate"], "low": r["ci"][0], "high": r["ci"][1]}),
+        text("unit"),
+        Column("p-value", "p", "p_value"),
+        Column("p-value, adjusted", "p", "p_adjusted"),
+        Column("test", "text", lambda r: _SIDES[r["key"]]),
+        *(limits if summary["settings"]["limits"] else ()),
+        Column("sentence", "long text", where="workbook"),
+    )
+    asked = [one for one in summary["findings"] if one["answer"] != "not possible"]
+    is_whole = len(asked) == len(summary["findings"])
+    what, tested = (
+        ("Four questions about the model", "the four") if is_whole else ("What could be asked", "those asked")
+    )
+    caption = f"{what}, with 95% intervals; p-values are adjusted over {tested} (Holm)."
+    return Table("Findings", caption, columns, asked, if_empty=NO_EVIDENCE)
+
+
+def score_gap_table(summary: Summary) -> Table:
+    """Score gaps of every two groups: in total, in probability, in decisions and through each input."""
+    records: list[Record] = []
+    for gap in summary.get("score_gaps", ()):
+        named = {"group": gap["group"], "reference": gap["reference"]}
+        parts = (
+            ("all inputs together" if gap["features"] else "in total", "total", gap["unit"], gap["p_adjusted"], ""),
+            ("in probability", "probability", "probability", None, "probability"),
+            ("in favorable decisions", "decision", "share", None, "decisions"),
+        )
+        records += [
+            {**gap[key], **named, "part": part, "unit": unit, "p_adjusted": p_adjusted}
+            for part, key, unit, p_adjusted, need in parts
+            if not lacking(summary, need)
+        ]
+        records += [{**row, **named, "part": row["feature"], "unit": gap["unit"]} for row in gap["features"]]
+    columns = (
+        text("group"),
+        text("reference"),
+        text("part"),
+        estimate("gap", lambda r: r),
+        text("unit"),
+        Column("p-value, two-sided", "p", "p_value"),
+        Column("p-value, adjusted", "p", "p_adjusted"),
+        Column("smallest gap that a single test finds in 80% of cases", "number", "detectable", where="workbook"),
+        NOTE,
+    )
+    caption = "Score gap at equal finances, group minus reference group, in total and by input, with 95% intervals."
+    return Table("Score gap", caption, columns, records, if_empty=NO_EVIDENCE)
+
+
+def summary_table(summary: Summary) -> Table:
+    """The metrics of the audit, as in `AuditResult.summary`."""
+    columns = (text("metric"), estimate("value", lambda r: r), NOTE)
+    return Table("Summary", "The metrics of the audit with 95% intervals.", columns, _summary_records(summary))
+
+
+def _summary_records(summary: Summary) -> list[Record]:
+    rows = [*_reasoning_rows(summary), *_evidence_rows(summary), *_outcome_rows(summary)]
+    return [
+        {**_as_estimate(value), "metric": metric, "note": note}
+        for metric, value, note, *needs in rows
+        if not lacking(summary, *needs)
+    ]
+
+
+_Row: TypeAlias = "tuple[Any, ...]"  # metric, value, note, and what it needs
+
+
+def _reasoning_rows(summary: Summary) -> list[_Row]:
+    cec = summary["cec"]
+    return [
+        ("CEC score, mean", cec["mean"], "0 identical reasoning, 1 opposed", "excess"),
+        ("input gap, mean", cec["input_gap"], "different inputs under the same weights", "weighing"),
+        ("reasoning gap, mean", cec["reasoning_gap"], "the same inputs under different weights", "weighing"),
+    ]
+
+
+def _evidence_rows(summary: Summary) -> list[_Row]:
+    found = summary["evidence"]
+    if not found:
+        return []
+    gap = summary["score_gap"]
+    side = f"{gap['group']} minus {gap['reference']}, at equal finances"
+    p = found["cec"]["p_value"]
+    words = "" if not is_number(p) else "one-sided p < 0.001" if p < 0.001 else f"one-sided p = {p:.3f}"
+    excess = ", ".join(x for x in ("minus placebo pairs", words, found["cec"]["note"]) if x)
+    return [
+        *_gap_in_unit(summary, side),
+        ("score gap, log-odds", gap["logit"], gap["logit"]["note"] or side, "probability"),
+        ("score gap, probability", gap["probability"], gap["probability"]["note"] or side, "probability"),
+        ("score gap, favorable decisions", gap["decision"], gap["decision"]["note"] or side, "decisions"),
+        ("compared pairs, CEC mean", found["compared_mean"], "pairs that have a placebo pair", "excess"),
+        ("placebo pairs, CEC mean", found["placebo_mean"], "within a group, at the same distance", "excess"),
+        ("excess", found["cec"], excess, "excess"),
+        ("excess, groups weighted equally", found["balanced"], found["balanced"]["note"], "excess"),
+        (
+            "weighing",
+            found["reasoning_gap"],
+            found["reasoning_gap"]["note"] or "excess of the reasoning gap",
+            "weighing",
+        ),
+        ("excess, regime B share", found["regime_b"], found["regime_b"]["note"], "regimes"),
+        (
+            "excess, shared principal reasons",
+            found["reason_overlap"],
+            found["reason_overlap"]["note"] or "of two declined people; below 0, fewer shared",
+            "excess",
+            "decisions",
+        ),
+    ]
+
+
+def _gap_in_unit(summary: Summary, side: str) -> list[_Row]:
+    """The gap of an outcome that is a value."""
+    gap, scope = summary["score_gap"], summary.get("scope")
+    if "value" not in gap or not scope or scope["outcome"] != "value":
+        return []
+    worse = f"{side}; below 0, worse off"
+    return [(f"score gap, {scope['unit']}", gap["value"], gap["value"]["note"] or worse, "scores")]
+
+
+def _outcome_rows(summary: Summary) -> list[_Row]:
+    outcome, tau = summary["outcome"], summary["settings"]["consistency_threshold"]
+    rows: list[_Row] = [
+        (f"regime {r}, share", summary["regimes"][r], regime_meaning(r, tau), "regimes") for r in REGIMES
+    ]
+    rows.append(("prediction flip rate", outcome["pfr"], "matched people who get different decisions", "decisions"))
+    for name, metric, note, *needs in (
+        ("auc", "AUC", "", "labels", "probability"),
+        ("f1", "F1", "", "labels", "decisions"),
+        ("accuracy", "accuracy", "", "labels", "decisions"),
+        ("positive_rate", "positive rate", "share of favorable decisions", "decisions"),
+        ("eo_gap", "equalized odds gap", "larger of the gaps in true and false positive rate", "labels", "decisions"),
+        ("sp_gap", "statistical parity gap", "gap in the positive rate", "decisions"),
+    ):
+        found_gap = outcome["gaps"].get(name)
+        value = outcome[name] if found_gap is None else {**found_gap, "value": outcome[name]}
+        rows.append((metric, value, outcome["notes"].get(name, "") or note, *needs))
+    rows.append(("coverage", summary["matching"]["coverage"], "people who have a match in a different group"))
+    return rows
+
+
+def _as_estimate(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {"value": value}
+
+
+NO_REASONS = "Not available: the audit has no reasons."
+_PLACES = {"first": "first", "any": "among all"}
+
+
+def _beside_reference(key: str) -> Any:
+    """A value relative to the reference group, which has none itself."""
+    return lambda record: "" if record["is_reference"] else record[key]
+
+
+def rate_table(summary: Summary) -> Table:
+    """How often each reason is given to the declined people of each group."""
+    found = summary["reasons"]
+    columns = (
+        text("reason"),
+        Column("given", "text", lambda r: _PLACES[r["place"]]),
+        text("group"),
+        Column("people", "whole", "n"),
+        Column("declined", "whole", "n_people"),
+        estimate("share of declined", "rate", "share"),
+        estimate("difference, group minus reference", _beside_reference("difference"), "share"),
+        Column("p-value", "p", _beside_reference("p_value")).detail(),
+        Column("p-value, adjusted", "p", _beside_reference("p_value_holm")),
+        Column("test", "text").detail(),
+        flag(lambda r: significance_flag(r["p_value_holm"], "adjusted p-value")),
+        Column("note", "long text", lambda r: "" if r["is_reference"] else r["difference"]["note"]),
+    )
+    beside = f", compared with {found['reference']}" if found else ""
+    caption = f"Reasons of declined people{beside}; finances are not held equal"
+    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
+    return Table("Reason rates", caption, columns, found["rates"] if found else [], highlights, _if_empty(summary))
+
+
+def agreement_table(summary: Summary) -> Table:
+    """Overlap of the reasons of comparable declined people, minus that of placebo pairs."""
+    columns = (
+        Column("measure", "text", "words"),
+        Column("pairs", "share", "compared"),
+        Column("placebo pairs", "share", "placebo"),
+        estimate("excess", lambda r: r["excess"] or "", "share"),
+        Column("p-value, one-sided", "p", lambda r: "" if r["excess"] is None else r["excess"]["p_value"]),
+        Column("people", "whole", lambda r: "" if r["excess"] is None else r["excess"]["n"]),
+        Column("mean of all pairs", "share", "all"),
+        Column("number of pairs", "whole", "n_pairs"),
+        NOTE,
+    )
+    caption = "Reasons that two comparable declined people share; below 0, fewer than placebo pairs share"
+    return Table("Reason agreement", caption, columns, _agreement_records(summary["reasons"]), (), _if_empty(summary))
+
+
+def _agreement_records(found: Mapping[str, Any] | None) -> list[Record]:
+    if found is None:
+        return []
+    words = {"shared": "share of reasons in common", "rank_overlap": "rank-biased overlap"}
+    return [
+        {
+            "words": text_,
+            "compared": found[f"compared_{key}"],
+            "placebo": found[f"placebo_{key}"],
+            "excess": found[f"{key}_excess"],
+            "all": found[key],
+            "n_pairs": found["n_pairs"],
+            "note": "no placebo pairs" if found[f"{key}_excess"] is None else found[f"{key}_excess"]["note"],
+        }
+        for key, text_ in words.items()
+    ]
+
+
+def declined_table(summary: Summary) -> Table:
+    """Declined people of each group, and those without a reason."""
+    found = summary["reasons"]
+    records: list[Record] = [
+        {
+            "group": group,
+            "declined": n,
+            "without": found["without_reason"][group],
+            "shared": found["by_group"].get(group),
+            "note": found["note"],
+        }
+        for group, n in (found["declined"].items() if found else ())
+    ]
+    columns = (
+        text("group"),
+        Column("declined", "whole"),
+        Column("without a reason", "whole", "without"),
+        Column("shared with a declined match", "share", "shared"),
+        NOTE,
+    )
+    caption = "Declined people of each group"
+    return Table("Declined", caption, columns, records, (), _if_empty(summary))
+
+
+def _if_empty(summary: Summary) -> str:
+    found = summary["reasons"]
+    return NO_REASONS if found is None else f"Not available: {found['note'] or 'no one is given a reason'}."

@@ -11,8 +11,6 @@ import pandas as pd
 
 from evenhand.report.formatting import shortened
 
-__all__ = ["explorer_data", "pairs_to_show"]
-
 _MOST_PAIRS = 2000
 _MOST_CELLS = 150_000  # sampled pairs times features: limits the size of the page
 _LONGEST_VALUE = 200

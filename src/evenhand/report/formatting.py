@@ -6,20 +6,6 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = [
-    "MISSING",
-    "count",
-    "decimal",
-    "ends_of",
-    "estimate_interval",
-    "interval",
-    "is_number",
-    "listed",
-    "p_value",
-    "percent",
-    "shortened",
-]
-
 MISSING = "not estimated"
 _MINUS = "\N{MINUS SIGN}"
 
@@ -102,15 +88,9 @@ def interval(low: float | None, high: float | None, places: int = 3) -> str:
 
 
 def estimate_interval(estimate: Mapping[str, Any], places: int = 3, scale: float = 1.0) -> str:
-    """The interval of an estimate with the keys low and high, or ci_low and ci_high."""
-    low, high = (None if end is None else end * scale for end in ends_of(estimate))
+    """The interval of an estimate."""
+    low, high = (None if end is None else end * scale for end in (estimate.get("low"), estimate.get("high")))
     return interval(low, high, places)
-
-
-def ends_of(estimate: Mapping[str, Any]) -> tuple[float | None, float | None]:
-    """Lower and upper end of an estimate, under any of its key names."""
-    low, high = (estimate.get(end, estimate.get(f"ci_{end}")) for end in ("low", "high"))
-    return low, high
 
 
 def listed(names: list[str], most: int = 3) -> str:

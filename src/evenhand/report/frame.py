@@ -6,31 +6,53 @@ import base64
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import jinja2
+import vl_convert
 from markupsafe import Markup
+from platformdirs import user_cache_dir
 
 from evenhand._version import __version__
-from evenhand.report.chart_library import chart_library
-from evenhand.report.drawing import specification
+from evenhand.report.drawing import DARK, LIGHT, VARIABLES, css_variables, specification, theme
 from evenhand.report.tables import Table, shown
-from evenhand.report.theme import DARK, LIGHT, VARIABLES, css_variables, theme
+from evenhand.system.files import write_text
 
-__all__ = [
-    "Finding",
-    "KeyMetric",
-    "Panel",
-    "Section",
-    "environment",
-    "panel_of",
-    "policy_hash",
-    "render",
-    "script_json",
-]
+_ENTRY = "window.vegaEmbed = vegaEmbed;"
+
+
+@cache
+def chart_library() -> str:
+    """Vega, Vega-Lite and Vega-Embed in one script; the converter includes it, so nothing is downloaded.
+
+    Building it takes a second, half the time of a small audit, so the script is cached. If the cached file was changed,
+    it is built again; if nothing can be cached, the script is built each time.
+    """
+    kept = Path(user_cache_dir("evenhand", appauthor=False)) / f"charts-{version('vl-convert-python')}.js"
+    with suppress(OSError, UnicodeDecodeError):
+        digest, _, script = kept.read_text(encoding="utf-8").partition("\n")
+        if digest == _digest(script):
+            return script
+    script = _made()
+    with suppress(OSError):
+        write_text(kept, f"{_digest(script)}\n{script}")
+    return script
+
+
+def _made() -> str:
+    bundle: str = vl_convert.javascript_bundle(_ENTRY)
+    # Inside a page these two would end or comment out the script; in JavaScript strings the escape is equivalent.
+    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
+
+
+def _digest(script: str) -> str:
+    return hashlib.sha256((_ENTRY + script).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -77,7 +99,7 @@ class Panel:
     svg: Markup | None = None
 
 
-def panel_of(name: str, title: str, caption: str, chart: Any, table: Table, *, is_wide: bool = False) -> Panel:  # noqa: ANN401 - of one layer or several
+def panel_of(name: str, title: str, caption: str, chart: Any, table: Table, *, is_wide: bool = False) -> Panel:
     """A chart with its caption and the table behind it; a text instead of a chart says why there is none."""
     if isinstance(chart, str):
         return Panel(name, title, note=chart, table=table, is_wide=is_wide)

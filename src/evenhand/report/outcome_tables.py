@@ -5,20 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from evenhand.report.audit_tables import SIGNIFICANT, significance_flag
-from evenhand.report.scope import lacking
-from evenhand.report.tables import FLAGGED, NOTE, Column, Highlight, Kind, Record, Table, estimate, flag, joined, text
+import altair as alt
 
-__all__ = [
-    "approval_table",
-    "cutoff_table",
-    "error_table",
-    "gap_table",
-    "group_table",
-    "score_table",
-    "segment_table",
-    "utility_table",
-]
+from evenhand.report.audit_tables import SIGNIFICANT, lacking, significance_flag
+from evenhand.report.drawing import (
+    NothingToDrawError,
+    chart_of,
+    check_any,
+    finished,
+    group_color,
+    group_shape,
+    label_of,
+    lines_of,
+    quantity,
+    tooltips,
+)
+from evenhand.report.formatting import decimal, is_number, shortened
+from evenhand.report.tables import FLAGGED, NOTE, Column, Highlight, Kind, Record, Table, estimate, flag, joined, text
 
 Summary = Mapping[str, Any]
 
@@ -276,3 +279,246 @@ _OF_SEGMENTS = (
     "approval_ratio_group_over_reference",
     "is_informative",
 )
+
+
+_NOT_ASKED = "Not available: the audit was run without regressions (`regressions=True`, --regressions)."
+_CONTROLS = {
+    "none": "nothing",
+    "financial features": "finances",
+    "all inputs": "all inputs",
+    "matched pairs": "matched pairs",
+}
+_METHODS = {"logit": "logit, average marginal effect", "ols": "least squares"}
+_MOST_LINES = 12
+
+
+def regression_table(summary: Summary, column: str | None = None) -> Table:
+    """Regressions for everyone and within segments: all of them, or those of one column; "" for everyone."""
+    found = summary.get("regressions") or {"outcomes": (), "rows": (), "reference": "the reference group"}
+    described = {one["outcome"]: one for one in found["outcomes"]}
+    records = [
+        {**row, "of": described[row["outcome"]]} for row in found["rows"] if column is None or row["column"] == column
+    ]
+    columns = (
+        text("column").detail(),
+        text("segment") if column else text("segment").detail(),
+        text("outcome"),
+        text("group"),
+        Column("held equal", "text", lambda r: _CONTROLS[r["controls"]]),
+        estimate("group minus reference", "effect"),
+        Column("unit", "text", "of/unit").detail(),
+        Column("method", "text", _method).detail(),
+        Column("standard error", "number", "effect/standard_error").detail(),
+        Column("p-value, two-sided", "p", "effect/p_value").detail(),
+        Column("p-value, adjusted", "p", lambda r: "" if r["controls"] == "matched pairs" else r["p_adjusted"]),
+        Column("people", "whole", "effect/n_people"),
+        Column("people, group", "whole", "effect/n_group").detail(),
+        Column("columns held equal", "whole", "effect/n_controls").detail(),
+        flag(lambda r: significance_flag(r["p_adjusted"], "adjusted p-value")),
+        Column("note", "long text", lambda r: joined(r["effect"]["note"], _lacking(r))),
+    )
+    within = f" within values of {column}" if column else ""
+    words = f"Outcomes of each group minus those of {found['reference']} by regression{within}"
+    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
+    return Table("Regressions", words, columns, records, highlights, _NOT_ASKED)
+
+
+def _method(record: Record) -> str:
+    return "pairs" if record["controls"] == "matched pairs" else _METHODS[record["of"]["method"]]
+
+
+def _lacking(record: Record) -> str:
+    """How many people have no outcome, in the row for everyone without controls."""
+    n = record["of"]["n_missing"]
+    return f"{n:,} people without this outcome" if n and record["controls"] == "none" and not record["column"] else ""
+
+
+def regression_notes(summary: Summary) -> tuple[str, ...]:
+    """What is held equal, and what is not."""
+    found = summary["regressions"]
+    errors = {
+        "robust": "robust to unequal variances (HC1; White's for logits)",
+        "clustered": "clustered by applicant",
+    }
+    notes = [
+        "A decision is regressed with a logit and shown as an average marginal effect, in shares of people; anything "
+        "else with least squares, in its unit. "
+        f"Standard errors are {errors[found['errors']]}. p-values are adjusted (Holm) over groups and outcomes, and "
+        "over the segments of a column, with the same controls; the table of score gaps adjusts those of matched "
+        "pairs.",
+    ]
+    finances = found["controls"].get("financial features", ())
+    if finances:
+        notes.append(f"Finances held equal: {', '.join(shortened(name, 40) for name in finances)}.")
+    notes += [f"Not held equal: {shortened(name, 40)}, because {why}." for name, why in found["left_out"].items()]
+    return (*notes, *(f"{note[:1].upper()}{note[1:]}." for note in found["notes"]))
+
+
+def coefficients(data: Summary) -> alt.Chart:
+    """The group's effect on every outcome as more is held equal, in standard deviations of the outcome."""
+    found = data.get("regressions")
+    if not found:
+        raise NothingToDrawError("There are no regressions: run `audit` with `regressions=True` for this chart.")
+    spread = {one["outcome"]: one["standard_deviation"] for one in found["outcomes"]}
+    several = len({row["group"] for row in found["rows"]}) > 1
+    rows = [_point(row, spread[row["outcome"]], several) for row in found["rows"] if not row["column"]]
+    rows = [row for row in rows if is_number(row["value"])]
+    check_any(rows, "no regression could be estimated")
+    names = list(dict.fromkeys(row["label"] for row in rows))[:_MOST_LINES]
+    rows = [row for row in rows if row["label"] in names]
+    sets = [words for words in _CONTROLS.values() if any(row["controls"] == words for row in rows)]
+    reference, group = shortened(found["reference"], 16), shortened(found["rows"][0]["group"], 16)
+    title = f"{'Group' if several else group} minus {reference}, standard deviations"
+    offset = alt.YOffset("controls:N", sort=None, scale=alt.Scale(domain=sets))
+    base = chart_of(rows)
+    tooltip = tooltips("label", "controls", "shown", ("people", ","))
+    legend, scale = alt.Legend(title="held equal", columns=2), alt.Scale(domain=sets)
+    color = alt.Color("controls:N", sort=None, scale=scale, legend=legend)
+    shape = alt.Shape("controls:N", sort=None, scale=scale, legend=legend)
+    x = quantity(alt.X, "low", title, zero=False)
+    layers = (
+        chart_of([{"at": 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q")),
+        base.mark_rule(strokeWidth=2).encode(
+            x=x, x2=alt.X2("high:Q"), y=lines_of(names), yOffset=offset, color=color, tooltip=tooltip
+        ),
+        base.mark_point(size=60, filled=True, opacity=1).encode(
+            x=alt.X("value:Q", title=title),
+            y=lines_of(names),
+            yOffset=offset,
+            color=color,
+            shape=shape,
+            tooltip=tooltip,
+        ),
+    )
+    description = "Points with 95% intervals: effect of the group on each outcome, as more is held equal."
+    return finished(alt.layer(*layers), description, 18 * len(sets) * len(names) + 8 * len(names))
+
+
+def _point(row: Record, spread: float, several: bool) -> dict[str, Any]:
+    effect = row["effect"]
+    scale = 1 / spread if spread else 0.0
+    ends = {name: effect[name] * scale if is_number(effect[name]) else None for name in ("value", "low", "high")}
+    label = f"{row['outcome']}: {shortened(row['group'], 30)}" if several else row["outcome"]
+    return {
+        "label": label_of(label),
+        "controls": _CONTROLS[row["controls"]],
+        "shown": f"{effect['value']:.4g} ({effect['low']:.4g} to {effect['high']:.4g})"
+        if is_number(effect["low"])
+        else "",
+        "people": effect["n_people"],
+        **ends,
+    }
+
+
+def regression_caption(data: Summary) -> str:
+    """How many differences are beyond chance, with and without equal inputs."""
+    found = data["regressions"]
+    rows = [row for row in found["rows"] if not row["column"] and is_number(row["p_adjusted"])]
+    parts = []
+    for controls, words in (("none", "nothing"), ("all inputs", "all inputs")):
+        among = [row for row in rows if row["controls"] == controls]
+        clear = [row for row in among if row["p_adjusted"] <= SIGNIFICANT]
+        if among:
+            parts.append(f"{len(clear)} of {len(among)} with {words} held equal")
+    said = ", ".join(parts) or "none could be tested"
+    return (
+        f"Differences beyond chance after adjustment: {said}. If a difference disappears as more is held equal, it "
+        "runs through what is held equal."
+    )
+
+
+def calibration_table(summary: Summary) -> Table:
+    """Calibration of each group in a few numbers."""
+    found = summary["outcome"]["calibration"]
+    parts = ("expected_calibration_error", "intercept", "slope")
+
+    def note(record: Record) -> str:
+        return joined(*(record[key]["note"] for key in parts))
+
+    columns = (
+        text("group"),
+        Column("people", "whole", "n_people"),
+        Column("mean score", "number", "mean_score"),
+        estimate("observed rate", "observed_rate"),
+        estimate("calibration error", "expected_calibration_error"),
+        Column("calibration error by chance", "number", "error_by_chance"),
+        estimate("intercept, log-odds", "intercept"),
+        estimate("slope", "slope", places=2),
+        flag(lambda r: "small group" if r["is_small_group"] else ""),
+        Column("note", "long text", note),
+    )
+    caption = f"Predicted and observed rates of the {found['outcome']}, with 95% intervals"
+    return Table("Calibration", caption, columns, found["groups"], [FLAGGED], found["note"])
+
+
+def reliability_table(summary: Summary) -> Table:
+    """The points of the reliability curves."""
+    found = summary["outcome"]["calibration"]
+    records = [{"group": group["group"], **part} for group in found["groups"] for part in group["bins"]]
+    columns = (
+        text("group"),
+        Column("scores from", "number", "lowest").detail(),
+        Column("to", "number", "highest").detail(),
+        Column("people", "whole", "n_people"),
+        Column("mean score", "number", "mean_score"),
+        estimate("observed rate", "observed_rate"),
+    )
+    caption = f"Mean score and observed rate of the {found['outcome']} in bins with equal numbers of people of a group"
+    return Table("Reliability", caption, columns, records, (), found["note"])
+
+
+def reliability(data: Summary) -> alt.Chart:
+    """Observed rate by mean score of each group, with 95% intervals."""
+    found = data["outcome"]["calibration"]
+    if not found["groups"]:
+        raise NothingToDrawError(found["note"])
+    names = [label_of(group["group"]) for group in found["groups"] if group["bins"]]
+    rows = [
+        {
+            "group": label_of(group["group"]),
+            "score": part["mean_score"],
+            "rate": part["observed_rate"]["value"],
+            "low": part["observed_rate"]["low"],
+            "high": part["observed_rate"]["high"],
+            "people": part["n_people"],
+        }
+        for group in found["groups"]
+        for part in group["bins"]
+        if is_number(part["observed_rate"]["value"])
+    ]
+    check_any(rows, "no observed rate could be estimated")
+    x = quantity(alt.X, "score", "Mean score", domain=[0, 1])
+    y = quantity(alt.Y, "rate", f"Observed rate of the {found['outcome']}", domain=[0, 1])
+    color, shape = group_color(names), group_shape(names)
+    tooltip = tooltips(
+        "group", ("score", ".3f", "mean score"), ("rate", ".3f", "observed"), ("low", ".3f", "95% from"),
+        ("high", ".3f", "to"), ("people", ","),
+    )  # fmt: skip
+    base = chart_of(rows)
+    layers = (
+        chart_of([{"score": 0, "rate": 0}, {"score": 1, "rate": 1}]).mark_line(style="guide").encode(x=x, y=y),
+        base.mark_rule().encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=color, tooltip=tooltip),
+        base.mark_line(strokeWidth=1.5).encode(
+            x=x, y=y, color=color, strokeDash=alt.StrokeDash("group:N", legend=None)
+        ),
+        base.mark_point(size=50, filled=True, opacity=1).encode(x=x, y=y, color=color, shape=shape, tooltip=tooltip),
+    )
+    description = (
+        "Points with 95% intervals: observed rate by mean score for each group; calibrated scores lie on the diagonal."
+    )
+    return finished(alt.layer(*layers), description, 300)
+
+
+def calibration_caption(data: Summary) -> str:
+    """The group whose scores and outcomes are farthest apart."""
+    known = [
+        group
+        for group in data["outcome"]["calibration"]["groups"]
+        if is_number(group["expected_calibration_error"]["value"])
+    ]
+    worst = max(known, key=lambda group: group["expected_calibration_error"]["value"])
+    return (
+        "On the diagonal, predicted and observed rates are the same. Farthest from it on average: "
+        f"{shortened(worst['group'], 40)}, by {decimal(worst['expected_calibration_error']['value'])}; chance alone "
+        f"gives {decimal(worst['error_by_chance'])} for this number of people."
+    )

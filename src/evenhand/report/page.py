@@ -5,25 +5,74 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evenhand.report import (
-    audit_tables,
-    calibration,
-    drawn_tables,
-    finding_tables,
-    outcome_tables,
-    reason_tables,
-    regressions,
-)
+from evenhand.report import audit_tables, outcome_tables
+from evenhand.report.audit_tables import WEIGHTING_PROSE, is_shown, lacking, scope_table, weighting_tables
 from evenhand.report.explorer import explorer_data
 from evenhand.report.formatting import count, decimal, estimate_interval, is_number, percent, shortened
 from evenhand.report.frame import Finding, KeyMetric, Section, environment, render
-from evenhand.report.glossary import GLOSSARY
 from evenhand.report.registry import panels_of
-from evenhand.report.scope import is_shown, lacking, scope_table
 from evenhand.report.tables import Table
-from evenhand.report.weighting_table import WEIGHTING_PROSE, weighting_tables
 
-__all__ = ["audit_card", "audit_page", "audit_sections", "key_metrics"]
+GLOSSARY: dict[str, str] = {
+    "group": "The value of the protected attribute, or the combination of several.",
+    "financial features": "The features on which people are matched: they decide which applicants are comparable.",
+    "match, pair": "A person and the nearest person of a different group with the same label, by financial features.",
+    "attribution": "How far a feature moved a person's score away from the score of the average person with their "
+    "label and group.",
+    "CEC score": "How differently the model reasons about the two people of a pair: 0 identical reasoning, 1 opposed.",
+    "input gap": "The part of the CEC score that comes from different inputs under the same weights.",
+    "reasoning gap": "The part of the CEC score that comes from different weights on the same inputs.",
+    "regime": "A: same decision, same reasoning. B: same decision, different reasoning. C: different decision, same "
+    "reasoning. D: both differ.",
+    "placebo pair": "A person and someone of the same group and label who is as far away as the match. It shows what "
+    "the CEC score is when the group plays no role.",
+    "excess": "The CEC score of pairs minus that of placebo pairs, adjusted for unequal finances: the evidence.",
+    "score gap": "Difference in score between comparable people of two groups at equal finances and label, group minus "
+    "reference group.",
+    "weighing": "Whether the same inputs count alike for both groups: the reasoning gap of pairs minus that of placebo "
+    "pairs.",
+    "log-odds": "The logarithm of the odds of the favorable outcome; near even odds, 0.1 is 2.5 points of probability.",
+    "lower, upper": "Ends of the 95% confidence interval.",
+    "p-value": "How often chance alone would give a result at least as large if there were nothing to find. It is "
+    "one-sided for an excess.",
+    "adjusted p-value": "A p-value that allows for the number of tests (Holm).",
+    "q-value": "Expected share of false alarms in a list of people that ends with this one.",
+    "people, effective": "Number of equally used people who would be as informative as those compared.",
+    "positive rate, approval rate": "Share of people whose decision is favorable.",
+    "true positive rate": "Share of favorable decisions among people with label 1.",
+    "false positive rate": "Share of favorable decisions among people with label 0.",
+    "false discovery rate": "Share of label 0 among people with a favorable decision.",
+    "statistical parity gap": "Largest difference in approval rates between groups.",
+    "equalized odds gap": "Largest difference between groups in the true or the false positive rate.",
+    "approval ratio": "The group's approval rate divided by that of the reference group (adverse impact ratio). A "
+    "ratio below 0.8 is flagged: a rule of thumb from US employment guidance, not a rule for lending.",
+    "odds ratio": "Odds of approval in the group divided by those in the reference group; 1 means equal odds.",
+    "shortfall of approvals": "Additional approvals with which the group's rate would reach that of the reference "
+    "group.",
+    "AUC": "How often the score ranks a person with label 1 above one with label 0: 0.5 is chance, 1 is always.",
+    "F1": "Harmonic mean of two shares: of label 1 among those approved, and of those approved among label 1.",
+    "Brier score": "Mean squared difference between score and label; 0 is perfect.",
+    "calibration error": "Mean distance between score and observed rate over bins of the score. Chance alone makes it "
+    "positive, by the amount in the next column.",
+    "intercept": "Log-odds to add to everyone's score so that predicted and observed rates agree; below 0, the score "
+    "predicts too much.",
+    "slope": "Factor of the log-odds that fits the labels best; below 1, scores are too extreme.",
+    "held equal": "What a regression controls for.",
+    "average marginal effect": "How much the share of favorable decisions would change if everyone were in the group "
+    "rather than in the reference group, all else being equal.",
+    "KS distance": "Largest difference between two cumulative score distributions: 0 identical, 1 disjoint.",
+    "standardized difference": "A difference of means in units of the standard deviation.",
+    "coverage": "How many people have a match in a different group.",
+    "overlap": "How many people have a match and, at the same distance, a placebo (common support).",
+    "principal reasons": (
+        "What lowers the score of a declined person the most, measured from the mean of approved people; features "
+        "that share a reason are added up."
+    ),
+    "rank-biased overlap": "How alike two ordered lists of reasons are, where the first reasons count most: 0 nothing "
+    "in common, 1 identical.",
+    "empty cell": "A metric that could not be estimated; the note next to it says why.",
+}
+
 
 _MORE_WORDS = {
     "baseline": "The mean of the people with the person's label and group; both people of a pair are explained from it."
@@ -224,7 +273,7 @@ def audit_sections(summary: Mapping[str, Any], sampled: str, pairs_file: str | N
         outcome_tables.error_table,
         outcome_tables.utility_table,
         outcome_tables.gap_table,
-        calibration.calibration_table,
+        outcome_tables.calibration_table,
     )
     segments = [outcome_tables.segment_table(summary, column) for column in summary["outcome"]["segments"]]
     outcomes = [table for table in (*(table(summary) for table in outcome), *segments) if is_shown(summary, table)]
@@ -310,12 +359,12 @@ def _reasons(summary: Mapping[str, Any]) -> list[Section]:
     if found is None:
         return []
     prose = _PROSE["reasons-given"].format(n_reasons=found["n_reasons"], source=found["source"])
-    tables = [reason_tables.agreement_table(summary), reason_tables.declined_table(summary)]
+    tables = [audit_tables.agreement_table(summary), audit_tables.declined_table(summary)]
     panels = panels_of(summary, "reasons-given")
     return [Section("reasons-given", "Reason codes", (prose,), panels=panels, tables=tables)]
 
 
-def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:  # noqa: ANN401 - of `Section`
+def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -> Section:
     prose = (_WITHOUT_ATTRIBUTIONS if lacking(summary, "inputs") else {}).get(section, _PROSE[section])
     more_prose = () if section in ("score-gap", "regressions") else _of_one_draw(summary)
     return Section(section, title, (prose, *more_prose), panels=panels_of(summary, section), **more)
@@ -323,15 +372,15 @@ def _charts(summary: Mapping[str, Any], section: str, title: str, **more: Any) -
 
 def _of_one_draw(summary: Mapping[str, Any]) -> tuple[str, ...]:
     """A note that not all of a section is pooled, if groups are drawn."""
-    return (drawn_tables.OF_ONE_DRAW,) if "drawn_groups" in summary else ()
+    return (audit_tables.OF_ONE_DRAW,) if "drawn_groups" in summary else ()
 
 
 def _drawn_groups(summary: Mapping[str, Any]) -> tuple[Section, ...]:
     """A section on groups known as probabilities, if they are."""
-    tables = drawn_tables.drawn_tables(summary)
+    tables = audit_tables.drawn_tables(summary)
     if not tables:
         return ()
-    prose = (drawn_tables.DRAWN_PROSE, *summary["drawn_groups"]["sentences"])
+    prose = (audit_tables.DRAWN_PROSE, *summary["drawn_groups"]["sentences"])
     return (Section("drawn-groups", "Groups known as probabilities", prose, tables=tables),)
 
 
@@ -340,8 +389,8 @@ def _regressions(summary: Mapping[str, Any]) -> tuple[Section, ...]:
     if "regressions" not in summary:
         return ()
     columns = dict.fromkeys(row["column"] for row in summary["regressions"]["rows"])  # "" for everyone first
-    tables = [regressions.regression_table(summary, column) for column in columns]
-    notes = regressions.regression_notes(summary)
+    tables = [outcome_tables.regression_table(summary, column) for column in columns]
+    notes = outcome_tables.regression_notes(summary)
     return (_charts(summary, "regressions", "Regressions", tables=tables, notes=notes),)
 
 
@@ -364,7 +413,7 @@ def _finding(summary: Mapping[str, Any]) -> Finding:
 
 
 def _finding_tables(summary: Mapping[str, Any]) -> tuple[Table, ...]:
-    found = (finding_tables.finding_table(summary),) if summary["findings"] else ()
+    found = (audit_tables.finding_table(summary),) if summary["findings"] else ()
     return (*found, scope_table(summary)) if "scope" in summary else found
 
 
@@ -396,7 +445,7 @@ def _facts(found: Mapping[str, Any], words: Mapping[str, str]) -> tuple[tuple[st
     )
 
 
-def _fact(name: str, value: Any) -> str:  # noqa: ANN401 - any plain data
+def _fact(name: str, value: Any) -> str:
     if name == "n_reference" and value is None:
         return "the audited people themselves"
     if name == "max_distance" and value is None:

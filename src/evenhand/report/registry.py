@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import altair as alt
 
-from evenhand.report import (
-    audit_tables,
-    calibration,
-    charts,
-    finding_tables,
-    outcome_charts,
-    outcome_tables,
-    reason_charts,
-    reason_tables,
-    regressions,
-)
-from evenhand.report.drawing import NothingToDrawError, unchecked
+from evenhand.exceptions import InvalidInputError
+from evenhand.report import audit_tables, charts, outcome_tables
+from evenhand.report.audit_tables import is_shown, lacking
+from evenhand.report.drawing import NothingToDrawError, save, unchecked
 from evenhand.report.formatting import decimal, estimate_interval, interval, is_number, listed, percent, shortened
 from evenhand.report.frame import Panel, panel_of
-from evenhand.report.scope import is_shown, lacking
 from evenhand.report.tables import Table
-
-__all__ = ["CHARTS", "AuditChart", "panels_of"]
 
 Data = Mapping[str, Any]
 
@@ -90,14 +81,14 @@ def panels_of(summary: Data, section: str) -> tuple[Panel, ...]:
 
 
 def _score_gap(data: Data) -> str:
-    gap = finding_tables.largest_gap(data)
+    gap = audit_tables.largest_gap(data)
     total = gap["total"]
     label = "" if lacking(data, "labels") else " and label"
     parts = "" if lacking(data, "inputs") else "; the inputs below sum to it"
     side = "; below 0, the group is worse off" if lacking(data, "probability") else ""
     return (
         f"At equal finances{label}, {shortened(gap['group'], 40)} minus {shortened(gap['reference'], 40)} is "
-        f"{decimal(total['value'])} {gap['unit']} ({interval(total['ci_low'], total['ci_high'])}){side}{parts}."
+        f"{decimal(total['value'])} {gap['unit']} ({interval(total['low'], total['high'])}){side}{parts}."
     )
 
 
@@ -139,7 +130,7 @@ def _cec_distribution(data: Data) -> str:
 def _excess(data: Data) -> str:
     found = data["evidence"]["cec"]
     return (
-        f"The excess of the CEC score is {decimal(found['value'])} ({interval(found['ci_low'], found['ci_high'])}); "
+        f"The excess of the CEC score is {decimal(found['value'])} ({interval(found['low'], found['high'])}); "
         "0 means the same reasoning for both groups."
     )
 
@@ -157,9 +148,7 @@ def _excess_by(data: Data) -> str:
 
 
 def _drivers(data: Data) -> str:
-    clear = [
-        f for f in data["evidence"]["features"] if is_number(f["estimate"]["ci_low"]) and f["estimate"]["ci_low"] > 0
-    ]
+    clear = [f for f in data["evidence"]["features"] if is_number(f["estimate"]["low"]) and f["estimate"]["low"] > 0]
     clear.sort(key=lambda f: -f["estimate"]["value"])
     if not clear:
         return "Contributions sum to the excess; no single feature clearly adds to it."
@@ -178,7 +167,7 @@ def _weights(data: Data) -> str:
     clear = [
         w
         for w in data["evidence"]["weights"]
-        if is_number(w["estimate"]["ci_low"]) and (w["estimate"]["ci_low"] > 0 or w["estimate"]["ci_high"] < 0)
+        if is_number(w["estimate"]["low"]) and (w["estimate"]["low"] > 0 or w["estimate"]["high"] < 0)
     ]
     several = f"{len(clear)} of {len(data['evidence']['weights'])} intervals exclude 0 (1 in 20 would by chance)"
     weighed = {w["feature"] for w in data["evidence"]["weights"]}
@@ -275,7 +264,7 @@ _SECTIONS: dict[str, tuple[AuditChart, ...]] = {
             charts.score_gap,
             "Score gap at equal finances",
             _score_gap,
-            finding_tables.score_gap_table,
+            audit_tables.score_gap_table,
             is_wide=True,
         ),
     ),
@@ -316,25 +305,25 @@ _SECTIONS: dict[str, tuple[AuditChart, ...]] = {
         ),
     ),
     "outcome": (
-        AuditChart(outcome_charts.approvals, "Favorable decisions", _approvals, outcome_tables.approval_table),
-        AuditChart(outcome_charts.ratios, "Approval ratios", _RATIOS, outcome_tables.approval_table),
-        AuditChart(outcome_charts.score_distribution, "Scores", _scores, audit_tables.score_histogram),
-        AuditChart(outcome_charts.error_rates, "Error rates", _error_rates, outcome_tables.error_table),
-        AuditChart(outcome_charts.cutoffs, "Other cutoffs", _CUTOFFS, outcome_tables.cutoff_table, is_wide=True),
+        AuditChart(charts.approvals, "Favorable decisions", _approvals, outcome_tables.approval_table),
+        AuditChart(charts.ratios, "Approval ratios", _RATIOS, outcome_tables.approval_table),
+        AuditChart(charts.score_distribution, "Scores", _scores, audit_tables.score_histogram),
+        AuditChart(charts.error_rates, "Error rates", _error_rates, outcome_tables.error_table),
+        AuditChart(charts.cutoffs, "Other cutoffs", _CUTOFFS, outcome_tables.cutoff_table, is_wide=True),
         AuditChart(
-            calibration.reliability,
+            outcome_tables.reliability,
             "Calibration by group",
-            calibration.caption,
-            calibration.reliability_table,
+            outcome_tables.calibration_caption,
+            outcome_tables.reliability_table,
             is_wide=True,
         ),
     ),
     "regressions": (
         AuditChart(
-            regressions.coefficients,
+            outcome_tables.coefficients,
             "Effect of the group as more is held equal",
-            regressions.caption,
-            lambda data: regressions.regression_table(data, ""),
+            outcome_tables.regression_caption,
+            lambda data: outcome_tables.regression_table(data, ""),
             is_wide=True,
         ),
     ),
@@ -343,12 +332,94 @@ _SECTIONS: dict[str, tuple[AuditChart, ...]] = {
         AuditChart(charts.thresholds, "Other consistency thresholds", _thresholds, audit_tables.threshold_table),
     ),
     "reasons-given": (
-        AuditChart(
-            reason_charts.reason_rates, "Reasons of declined people", _reasons, reason_tables.rate_table, is_wide=True
-        ),
+        AuditChart(charts.reason_rates, "Reasons of declined people", _reasons, audit_tables.rate_table, is_wide=True),
     ),
 }
 """The charts of each section of the page, in its order."""
 
 CHARTS: dict[str, AuditChart] = {chart.name: chart for charts_of in _SECTIONS.values() for chart in charts_of}
 """Every chart that needs only the summary, by name, in the order of the page."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plots:
+    """Charts of an audit, each an `altair.Chart`: it shows in a notebook, and `save` writes it to a file.
+
+    Besides `pair`, there is a method without arguments for every chart of `evenhand.report.registry.CHARTS`.
+
+    Attributes
+    ----------
+    summary
+        The audit's summary.
+    sample_of
+        Returns the sample that holds the pairs of one person (`PairSample.to_dict`).
+    """
+
+    summary: Mapping[str, Any]
+    sample_of: Callable[[int], Mapping[str, Any]]
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Callable[[], alt.Chart]: ...
+
+    def pair(self, person: int, other_group: str | None = None) -> alt.Chart:
+        """Attributions of a person and the match side by side.
+
+        Parameters
+        ----------
+        person
+            Row of the audited table.
+        other_group
+            Group of the match; required only if there are more than two groups.
+
+        Raises
+        ------
+        InvalidInputError
+            If the person has no scored pair, or has several and `other_group` does not say which.
+        """
+        sample = self.sample_of(person)
+        others = sample["pairs"]["other_group"].astype(str).tolist()
+        if not others:
+            raise InvalidInputError(f"`person` must be a row with a scored pair; {person} has none.")
+        if other_group is None and len(others) > 1:
+            raise InvalidInputError(
+                f"Person {person} has {len(others)} pairs; give `other_group`, one of {sorted(others)}."
+            )
+        wanted = others[0] if other_group is None else other_group
+        if wanted not in others:
+            raise InvalidInputError(f"Person {person} has no scored pair in {wanted!r}, only in {sorted(others)}.")
+        return charts.pair(sample, others.index(wanted))
+
+    def save(self, folder: str | os.PathLike[str], formats: Sequence[str] = ("svg",)) -> list[Path]:
+        """Write every chart that has something to draw, and return the paths.
+
+        Parameters
+        ----------
+        folder
+            Folder to write to; created if it does not exist.
+        formats
+            Among "svg", "png" and "pdf".
+        """
+        written = []
+        for name, chart in CHARTS.items():
+            try:
+                drawn = chart.drawn(self.summary)
+            except NothingToDrawError:
+                continue
+            for kind in formats:
+                path = Path(folder) / f"{name}.{kind}"
+                save(drawn, path)
+                written.append(path)
+        return written
+
+
+def _method(chart: AuditChart) -> Callable[[Plots], alt.Chart]:
+    def draw(self: Plots) -> alt.Chart:
+        return chart.drawn(self.summary)
+
+    draw.__name__, draw.__qualname__, draw.__doc__ = chart.name, f"Plots.{chart.name}", chart.draw.__doc__
+    return draw
+
+
+for _name, _chart in CHARTS.items():
+    setattr(Plots, _name, _method(_chart))

@@ -8,24 +8,6 @@ from typing import Any, Literal, TypeAlias
 
 from evenhand.report.formatting import count, decimal, estimate_interval, is_number, p_value, percent
 
-__all__ = [
-    "FLAGGED",
-    "INTERVAL",
-    "NOTE",
-    "Column",
-    "Highlight",
-    "Kind",
-    "Record",
-    "ShownTable",
-    "Table",
-    "estimate",
-    "flag",
-    "joined",
-    "shown",
-    "text",
-    "value_of",
-]
-
 Kind: TypeAlias = Literal["text", "long text", "whole", "number", "share", "p", "any"]
 Tone: TypeAlias = Literal["notice", "strong", "evidence"]
 Rule: TypeAlias = Literal["equals", "at most", "below", "filled"]
@@ -160,7 +142,7 @@ class ShownTable:
     caption: str = ""
 
 
-def value_of(column: Column, record: Record) -> Any:  # noqa: ANN401 - a cell holds any plain value
+def value_of(column: Column, record: Record) -> Any:
     """The value of a column in a record."""
     if callable(column.value):
         return column.value(record)
@@ -197,7 +179,7 @@ def _cells(column: Column, record: Record) -> Iterable[str]:
     return _text(column, value["value"]), estimate_interval(value, places, scale)
 
 
-def _text(column: Column, value: Any) -> str:  # noqa: ANN401 - any plain value
+def _text(column: Column, value: Any) -> str:
     if isinstance(value, str):
         return value
     kind = column.kind

@@ -10,11 +10,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.report.formatting import ends_of
-from evenhand.report.summary_table import summary_table
-from evenhand.system.printable import printable
-
-__all__ = ["plain", "summary_rows", "terminal_summary"]
+from evenhand.report.audit_tables import summary_table
+from evenhand.system.terminal import printable
 
 
 def plain(text: str, style: str = "") -> Text:
@@ -25,7 +22,7 @@ def plain(text: str, style: str = "") -> Text:
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, float, float, float, str]]:
     """Metric, value, both ends of the interval and note of each metric of an audit's summary."""
     return [
-        (row["metric"], _number(row["value"]), *map(_number, ends_of(row)), row["note"])
+        (row["metric"], _number(row["value"]), _number(row["low"]), _number(row["high"]), row["note"])
         for row in summary_table(summary).records
     ]
 

@@ -13,27 +13,13 @@ import numpy as np
 import pandas as pd
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.report import (
-    audit_tables,
-    calibration,
-    drawn_tables,
-    finding_tables,
-    outcome_tables,
-    reason_tables,
-    regressions,
-)
-from evenhand.report.audit_tables import significance_flag
-from evenhand.report.formatting import ends_of, shortened
-from evenhand.report.glossary import GLOSSARY
-from evenhand.report.scope import is_shown, scope_table
-from evenhand.report.summary_table import summary_table
+from evenhand.report import audit_tables, outcome_tables
+from evenhand.report.audit_tables import is_shown, scope_table, significance_flag, summary_table, weighting_tables
+from evenhand.report.formatting import shortened
+from evenhand.report.page import GLOSSARY
 from evenhand.report.tables import Column, Highlight, Kind, Record, Table, value_of
-from evenhand.report.weighting_table import weighting_tables
-from evenhand.system.clock import time_of_writing
-from evenhand.system.files import write_atomically
-from evenhand.system.optional import optional_module
-
-__all__ = ["MAX_PAIRS", "Sheet", "sheet_of", "write_sheets", "write_workbook"]
+from evenhand.system.files import time_of_writing, write_atomically
+from evenhand.system.libraries import optional_module
 
 MAX_PAIRS = 1_048_575
 """Number of rows of an Excel sheet below its heading."""
@@ -104,7 +90,7 @@ def _values(column: Column, record: Record) -> Iterable[Any]:
     found = value_of(column, record)
     if not column.is_estimate:
         return (found,)
-    return ("", "", "") if found == "" else (found["value"], *ends_of(found))
+    return ("", "", "") if found == "" else (found["value"], found.get("low"), found.get("high"))
 
 
 def write_workbook(
@@ -167,12 +153,12 @@ def write_workbook(
         *weighting_tables(summary),
         audit_tables.verdict_table(summary, left_out),
         *([scope_table(summary)] if "scope" in summary else []),
-        finding_tables.finding_table(summary),
-        finding_tables.score_gap_table(summary),
+        audit_tables.finding_table(summary),
+        audit_tables.score_gap_table(summary),
         audit_tables.regime_table(summary),
         audit_tables.excess_table(summary, with_choices=True),
         *(table(summary) for table in _TABLES),
-        *drawn_tables.drawn_tables(summary),
+        *audit_tables.drawn_tables(summary),
     ]
     shown = [table for table in tables if is_shown(summary, table)]
     sheets = [
@@ -201,12 +187,12 @@ _TABLES: tuple[Callable[[Mapping[str, Any]], Table], ...] = (
     outcome_tables.error_table,
     outcome_tables.cutoff_table,
     outcome_tables.segment_table,
-    calibration.calibration_table,
-    calibration.reliability_table,
-    regressions.regression_table,
-    reason_tables.rate_table,
-    reason_tables.agreement_table,
-    reason_tables.declined_table,
+    outcome_tables.calibration_table,
+    outcome_tables.reliability_table,
+    outcome_tables.regression_table,
+    audit_tables.rate_table,
+    audit_tables.agreement_table,
+    audit_tables.declined_table,
 )
 
 _KINDS: dict[str, Kind] = {
@@ -341,7 +327,7 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
         raise OSError(f"{os.fspath(path)!r} cannot be written: {error}.") from cause
 
 
-def _formats(workbook: Any) -> dict[str, Any]:  # noqa: ANN401
+def _formats(workbook: Any) -> dict[str, Any]:
     found = {kind: workbook.add_format({"num_format": code}) for kind, code in _NUMBER_FORMATS.items()}
     found["heading"] = workbook.add_format(
         {"bold": True, "bg_color": "#E8ECEF", "bottom": 1, "text_wrap": True, "valign": "top"}
@@ -352,7 +338,7 @@ def _formats(workbook: Any) -> dict[str, Any]:  # noqa: ANN401
     return found | {tone: workbook.add_format(colors) for tone, colors in _TONES.items()}
 
 
-def _write_sheet(worksheet: Any, sheet: Sheet, formats: dict[str, Any]) -> None:  # noqa: ANN401
+def _write_sheet(worksheet: Any, sheet: Sheet, formats: dict[str, Any]) -> None:
     rows = iter(sheet.rows)
     first = list(islice(rows, _FIRST_ROWS))
     headings, kinds = ([part[i] for part in sheet.columns] for i in (0, 1))
@@ -372,7 +358,7 @@ def _write_sheet(worksheet: Any, sheet: Sheet, formats: dict[str, Any]) -> None:
         worksheet.conditional_format(1, place, max(n_rows, 1), place, _condition(highlight, place, formats))
 
 
-def _write_cell(worksheet: Any, row: int, place: int, value: Any, kind: str, formats: dict[str, Any]) -> None:  # noqa: ANN401
+def _write_cell(worksheet: Any, row: int, place: int, value: Any, kind: str, formats: dict[str, Any]) -> None:
     if isinstance(value, np.generic):
         value = value.item()
     if isinstance(value, float):

@@ -1,4 +1,4 @@
-r"""Chosen candidates evaluated once on people whom neither training nor the choice has seen.
+"""Chosen candidates evaluated once on people whom neither training nor the choice has seen.
 
 The models are given: each candidate is refitted on everyone searched on, and the question is what *these* models do to
 new applicants, who are compared with the people searched on. People held out get random weights many times (the
@@ -10,27 +10,23 @@ interval of level :math:`1 - 0.05 / k`, so all hold at once with at least 95% co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy import stats
 
+from evenhand.arrays import Floats, Ints
 from evenhand.metrics.estimate import p_two_sided
-from evenhand.searching.comparing import CONFIDENCE
-from evenhand.searching.constraints import Constraint
-from evenhand.searching.fold_gaps import is_signed_gap, oriented_gaps
-from evenhand.searching.metrics import direction_of
+from evenhand.report.formatting import count, decimal, interval, listed, percent
+from evenhand.searching.choice import CONFIDENCE, Constraint, Metrics, paired_difference
+from evenhand.searching.metrics import asked_of, capital, direction_of, metric_words
 from evenhand.searching.people import EvaluationSettings, SearchPeople
-from evenhand.searching.scoring import score_weighted
+from evenhand.searching.scoring import is_signed_gap, oriented_gaps, score_weighted
 from evenhand.system.threads import one_thread_each
 
-__all__ = ["Answer", "Confirmation", "Confirmed", "ConfirmedDifference", "Verdict", "confirm"]
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
 Answer = Literal["confirmed", "not confirmed", "too few people to say"]
 
 _WEIGHTINGS = 300  # the standard error is off by about 4%
@@ -43,8 +39,8 @@ class ConfirmedDifference:
     """A difference on the people held out, with an interval and a p-value that allow for the candidates reported."""
 
     value: float
-    ci_low: float
-    ci_high: float
+    low: float
+    high: float
     p_adjusted: float
 
 
@@ -140,7 +136,7 @@ class _Judge:
     def objective(self, metric: str, differences: Floats, promised: float) -> Verdict:
         """Whether a metric is better than the unconstrained model's."""
         found, sign = self.difference(differences), direction_of(metric)
-        low, high = sorted((sign * found.ci_low, sign * found.ci_high))
+        low, high = sorted((sign * found.low, sign * found.high))
         answer: Answer = "too few people to say"
         if low > _ROUNDING:
             answer = "confirmed"
@@ -151,7 +147,7 @@ class _Judge:
     def limit(self, constraint: Constraint, values: Floats, base: Floats) -> Verdict:
         """Whether a constraint is met."""
         found = self.difference(values - constraint.limits(base))
-        low, high = found.ci_low, found.ci_high
+        low, high = found.low, found.high
         if constraint.comparison == "within":
             room = constraint.allowed(base[:1])
             is_met, is_missed = -room <= low + _ROUNDING and high - _ROUNDING <= room, low > room or high < -room
@@ -250,3 +246,98 @@ def _with_sizes(metrics: Mapping[str, Floats], features: Sequence[str]) -> dict[
     sizes = oriented_gaps(signed, {name: values[:, 0] for name, values in signed.items()}, features)
     plain = {name: values for name, values in metrics.items() if name not in signed}
     return plain | {name: values[0] for name, values in sizes.items()}
+
+
+def confirmation_sentences(confirmation: Confirmation, minimize: str) -> tuple[str, ...]:
+    """A sentence on what is minimized and one on the constraints, for each reported candidate."""
+    return tuple(
+        sentence
+        for of in confirmation.candidates
+        for sentence in (_objective(of, confirmation, minimize), _limits(of))
+        if sentence
+    )
+
+
+def _objective(of: Confirmed, confirmation: Confirmation, minimize: str) -> str:
+    found, words = of.objective.difference, metric_words(minimize)
+    start, mine = confirmation.unconstrained[minimize], of.metrics[minimize]
+    told = (
+        f"{capital(of.objective.answer)} for candidate {of.candidate}, on {count(confirmation.n_people)} people held "
+        f"out: {words} {decimal(mine)} instead of {decimal(start)}"
+    )
+    if not math.isfinite(found.low):
+        return f"{told}; the smallest group has {count(confirmation.smallest_group)} of them."
+    n = len(confirmation.candidates)
+    allowing = f", which allows for {n} candidates" if n > 1 else ""
+    level = percent(confirmation.confidence, 0 if n == 1 else 1)
+    told = f"{told}, a difference of {decimal(found.value)} ({level} interval {interval(found.low, found.high)}"
+    promised = decimal(of.promised)
+    why = {
+        "confirmed": "",
+        "not confirmed": f" The interval excludes the gain that the search saw, {promised}." if of.promised > 0 else "",
+        "too few people to say": f" The interval includes both no gain and the gain that the search saw, {promised}.",
+    }[of.objective.answer]
+    return f"{told}{allowing}).{why}"
+
+
+def _limits(of: Confirmed) -> str:
+    if not of.limits:
+        return ""
+    parts = []
+    for answer in ("confirmed", "not confirmed", "too few people to say"):
+        texts = [f"`{verdict.about}`" for verdict in of.limits if verdict.answer == answer]
+        if texts:
+            parts.append(f"{answer}: {listed(texts)}")
+    return f"Constraints of candidate {of.candidate} on the people held out: {'; '.join(parts)}."
+
+
+_FEW = 0.01  # share of approvals or of declines below which nearly all decisions are the same
+_FEWER = 0.2  # the same, as a share of the unconstrained model's
+_POINTS = 0.0005  # below half a tenth of a point, approvals are the same
+
+
+def least_approved(metrics: Metrics, unconstrained: int) -> str:
+    """The group that the unconstrained candidate approves least."""
+    rates = _rates(metrics)
+    return min(rates, key=lambda group: float(np.nan_to_num(rates[group][unconstrained].mean(), nan=np.inf)))
+
+
+def approval_warnings(metrics: Metrics, k: int, unconstrained: int, test_share: float) -> tuple[str, ...]:
+    """Sentences on the approvals of candidate `k` compared with the unconstrained one."""
+    if k == unconstrained or not np.isfinite(metrics["positive_rate"][k]).all():
+        return ()
+    told = [_nearly_all_alike(metrics, k, unconstrained), _fewer(metrics, k, unconstrained, test_share)]
+    return tuple(sentence for sentence in told if sentence)
+
+
+def _nearly_all_alike(metrics: Metrics, k: int, unconstrained: int) -> str:
+    rate, start = (float(metrics["positive_rate"][who].mean()) for who in (k, unconstrained))
+    for share, whole, words in ((1 - rate, 1 - start, "everyone"), (rate, start, "no one")):
+        if share < min(whole, max(_FEW, _FEWER * whole)):
+            nearly = words if share == 0 else f"nearly {words}"
+            return (
+                f"Candidate {k} approves {nearly} ({percent(rate)} of the people; the unconstrained one "
+                f"{percent(start)}): its gaps between groups are small for that reason alone."
+            )
+    return ""
+
+
+def _fewer(metrics: Metrics, k: int, unconstrained: int, test_share: float) -> str:
+    group = least_approved(metrics, unconstrained)
+    rates = _rates(metrics)[group]
+    change = paired_difference(rates[k], rates[unconstrained], test_share)
+    if not change.value < -_POINTS:
+        return ""
+    noise = "" if change.is_beyond_noise else "; this is within noise"
+    points = f"{decimal(100 * change.value, 1)} points"
+    known = np.isfinite(change.low)
+    around = f", 95% interval {interval(100 * change.low, 100 * change.high, 1)}{noise}" if known else ""
+    return (
+        f"Candidate {k} approves fewer people of {group}, the group with the fewest approvals: "
+        f"{percent(float(rates[k].mean()))} instead of {percent(float(rates[unconstrained].mean()))} "
+        f"({points}{around})."
+    )
+
+
+def _rates(metrics: Metrics) -> Mapping[str, np.ndarray]:
+    return {of: values for name, values in metrics.items() for kind, of in [asked_of(name)] if kind == "approval_rate"}

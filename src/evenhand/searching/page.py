@@ -3,27 +3,388 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, cast
 
+import altair as alt
+from markupsafe import Markup
+
+from evenhand.report.drawing import VARIABLES, WIDTH, chart_of
 from evenhand.report.formatting import count, decimal, interval, listed, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
-from evenhand.report.tables import Column, Record, Table, estimate
-from evenhand.searching.charts import frontier_chart, gain_chart, stopping_chart
+from evenhand.report.tables import Column, Highlight, Kind, Record, Table, estimate
 from evenhand.searching.families import SPECS
-from evenhand.searching.links import file_links, rival_words
-from evenhand.searching.metrics import AXES, direction_of
-from evenhand.searching.tables import (
-    candidate_table,
-    confirmation_table,
-    gain_table,
-    kind_of,
-    score_gap_table,
-    stopping_table,
-)
-from evenhand.searching.words import capital, metric_words
+from evenhand.searching.metrics import AXES, asked_of, capital, direction_of, metric_words
+from evenhand.searching.space import in_a_cell
+from evenhand.searching.stopping import FURTHER
 
-__all__ = ["search_page"]
+
+def rival_words(data: Mapping[str, Any]) -> str:
+    """The model that candidates are compared with, in a word or two."""
+    return "unconstrained" if data["start"] is None else "your model"
+
+
+def file_links(files: Mapping[str, str]) -> list[Section]:
+    """A section of links to files beside the page; empty if there are no files.
+
+    Examples
+    --------
+    >>> (section,) = file_links({"The chosen model": "model/model.json"})
+    >>> print(section.points[0][1])
+    <a href="model/model.json">model/model.json</a>
+    """
+    if not files:
+        return []
+    points = [(what, Markup('<a href="{0}">{0}</a>').format(path)) for what, path in files.items()]
+    return [Section("files", "Files", points=points)]
+
+
+_SHARES = ("approval_rate", "falls", "rises")
+
+
+def kind_of(metric: str) -> Kind:
+    """How a metric is shown."""
+    return "share" if metric == "positive_rate" or asked_of(metric)[0] in _SHARES else "number"
+
+
+def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Table:
+    """Every candidate, by number or from the chosen one to those that do not meet the constraints."""
+    minimized = data["minimize"]
+    on_page = dict.fromkeys((data["frontier"]["utility"], "auc", "eo_gap", "positive_rate", minimized))
+    sign = -direction_of(minimized)
+
+    def place(candidate: Record) -> tuple[int, float, int]:
+        value = candidate["metrics"][minimized]["value"]
+        rank = {"chosen": 0, "passed over": 1}.get(candidate["status"], 2)
+        return rank, sign * value if math.isfinite(value) else math.inf, candidate["candidate"]
+
+    parameters = dict.fromkeys(name for c in data["candidates"] for name in c["parameters"])
+    metrics = data["candidates"][0]["metrics"]
+    columns = (
+        Column("candidate", "whole"),
+        Column("status", "text", where="workbook"),
+        Column("parameters", "text", "words", where="page"),
+        *(Column(metric_words(name), kind_of(name), f"metrics/{name}/value", where="page") for name in on_page),
+        Column("on the front", "any", "is_on_front", where="workbook"),
+        Column("why", "long text", _why, where="page"),
+        Column("why", "long text", "reason", where="workbook"),
+        Column("approvals", "long text", lambda row: " ".join(row["warnings"]), where="workbook"),
+        *(Column(name, "any", _parameter(name), where="workbook") for name in parameters),
+        *(estimate(metric_words(name), f"metrics/{name}").detail() for name in metrics),
+    )
+    highlights = (Highlight("status", "equals", "chosen", "evidence"),)
+    records = tuple(sorted(data["candidates"], key=place) if is_ranked else data["candidates"])
+    return Table("Candidates", "Every candidate, and why it was passed over", columns, records, highlights)
+
+
+def _why(candidate: Record) -> str:
+    """The reason and what to know about approvals, in one cell."""
+    return " ".join([f"{capital(candidate['reason'])}.", *candidate["warnings"]])
+
+
+def _parameter(name: str) -> Callable[[Record], Any]:
+    return lambda candidate: in_a_cell(candidate["parameters"].get(name, ""))
+
+
+def gain_table(gains: list[Record], axis: str | None = None) -> Table:
+    """What the chosen candidate costs and gains against the unconstrained one, of one axis or of all."""
+
+    def honest(row: Record) -> Mapping[str, Any]:
+        return {"value": row["honest_difference"], "low": row["honest_low"], "high": row["honest_high"]}
+
+    def held_out(row: Record) -> Mapping[str, Any]:
+        low, high = row["confirmed_low"], row["confirmed_high"]
+        return {"value": row["confirmed_difference"], "low": low, "high": high}
+
+    has_confirmed = bool(gains) and "confirmed_chosen" in gains[0]
+    confirmed = (
+        Column("held out: unconstrained", "number", "confirmed_unconstrained", where="workbook"),
+        Column("held out: chosen", "number", "confirmed_chosen", where="workbook"),
+        estimate("held out: difference", held_out),
+        Column("held out: reading", "text", "confirmed_reading"),
+    )
+    own = (estimate("difference", lambda row: {**row, "value": row["difference"]}), Column("reading", "text"))
+    columns = (
+        Column("axis", "text", where="workbook"),
+        Column("metric", "text", lambda row: capital(metric_words(row["metric"]))),
+        Column("unconstrained"),
+        Column("chosen"),
+        *((column.detail() for column in own) if has_confirmed else own),
+        estimate("honest difference", honest),
+        Column("honest reading", "text", "honest_reading"),
+        *(confirmed if has_confirmed else ()),
+    )
+    records = tuple(row for row in gains if axis in (None, row["axis"]))
+    return Table("Cost and gain", "Cost and gain against the unconstrained candidate", columns, records)
+
+
+def confirmation_table(data: Mapping[str, Any]) -> Table:
+    """What the people held out show about each reported candidate: what is minimized, and each constraint."""
+    confirmation = data["confirmation"]
+    records = [
+        {"candidate": of["candidate"], "about": about, "answer": verdict["answer"], **verdict["difference"]}
+        for of in confirmation["candidates"]
+        for about, verdict in (
+            (capital(metric_words(of["objective"]["about"])), of["objective"]),
+            *((limit["about"], limit) for limit in of["limits"]),
+        )
+    ]
+    number = Column("candidate", "whole")
+    columns = (
+        Column("what", "text", "about"),
+        number if len(confirmation["candidates"]) > 1 else number.detail(),
+        Column("answer", "text"),
+        estimate("difference, or distance from the limit", lambda row: row),
+        Column("p-value, adjusted", "p", "p_adjusted", where="workbook"),
+    )
+    n = len(confirmation["candidates"])
+    title = f"On {count(confirmation['n_people'])} people held out of the search"
+    title = f"{title}; intervals hold for all {n} candidates at once" if n > 1 else title
+    return Table("Confirmation", title, columns, tuple(records))
+
+
+def score_gap_table(data: Mapping[str, Any]) -> Table:
+    """Signed score gaps of the unconstrained and the chosen candidate, in total and through each input."""
+
+    def of(who: str) -> Column:
+        return estimate(who, lambda row: {"value": row[who], "low": row[f"{who}_low"], "high": row[f"{who}_high"]})
+
+    columns = (
+        Column("group", "text"),
+        Column("metric", "text", lambda row: capital(metric_words(row["metric"]))),
+        Column("through", "text"),
+        of("unconstrained"),
+        of("chosen"),
+    )
+    title = f"Score gaps at equal finances, group minus {data['people']['reference_group']}"
+    return Table("Score gaps", title, columns, tuple(data["score_gaps"]))
+
+
+def sentence_table(data: Mapping[str, Any]) -> Table:
+    """What people held out show, and how the candidates change approvals."""
+    records = tuple({"finding": text} for text in (*data["sentences"], *data["warnings"]))
+    return Table("Findings", "What to take away.", (Column("finding", "long text"),), records)
+
+
+def fold_table(data: Mapping[str, Any]) -> Table:
+    """Every metric of every candidate in every fold."""
+    records = tuple(
+        {"candidate": c["candidate"], "metric": metric_words(metric), "fold": fold, "value": value}
+        for c in data["candidates"]
+        for metric, values in c["folds"].items()
+        for fold, value in enumerate(values)
+    )
+    columns = (Column("candidate", "whole"), Column("metric", "text"), Column("fold", "whole"), Column("value"))
+    return Table("Folds", "Every metric in every fold, averaged over seeds.", columns, records)
+
+
+def stopping_table(stopping: Mapping[str, Any], words: str) -> Table:
+    """How much was left to gain, at most, after each number of draws."""
+    columns = (
+        Column("candidates drawn", "whole", "n_draws"),
+        Column(f"best {words}", "number", "best"),
+        Column("share of candidates that are better, at most", "share", "share_better"),
+        *(Column(f"gain of {'one' if n == 1 else n} more, at most", "number", f"gain_of_{n}") for n in FURTHER),
+    )
+    return Table("Left to gain", "What further candidates could gain", columns, tuple(stopping["bounds"]))
+
+
+def setting_table(data: Mapping[str, Any]) -> Table:
+    """How the search was run."""
+    people = data["people"]
+    settings = {
+        "family": ", ".join(data["families"]),
+        **{f"keep {k}": text for k, text in enumerate(data["keep"], start=1)},
+        "minimize": data["minimize"],
+        "people searched on": people["searched"],
+        "people held out": people["confirming"],
+        "financial features": ", ".join(people["financial_features"]),
+        **{f"people of group {name}": n for name, n in people["groups"].items()},
+        **{name: _setting(value) for name, value in data["settings"].items()},
+    }
+    records = tuple({"setting": name, "value": value} for name, value in settings.items())
+    return Table("Settings", "How the search was run.", (Column("setting", "text"), Column("value", "any")), records)
+
+
+def _setting(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {number:g}" for name, number in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(str, value)) or "none"
+    return "none" if value is None else value
+
+
+def limit_table(data: Mapping[str, Any]) -> Table:
+    """What to know before using the choice."""
+    records = tuple({"limit": limit} for limit in data["limits"])
+    return Table("Limits", "What to know before using it.", (Column("limit", "long text"),), records)
+
+
+def workbook_tables(data: Mapping[str, Any]) -> list[Table]:
+    """The sheets of the workbook."""
+    gains, stopping = data["cost_and_gain"], data["stopping"]
+    return [
+        *([sentence_table(data)] if data["sentences"] or data["warnings"] else []),
+        candidate_table(data),
+        *([gain_table(gains)] if gains else []),
+        *([confirmation_table(data)] if data["confirmation"] else []),
+        *([score_gap_table(data)] if data["score_gaps"] else []),
+        *([stopping_table(stopping, metric_words(data["minimize"]))] if stopping["bounds"] else []),
+        fold_table(data),
+        setting_table(data),
+        limit_table(data),
+    ]
+
+
+Row = dict[str, Any]
+
+# Status, color, shape and size; later ones are drawn on top.
+_STATUSES = (
+    ("does not meet the constraints", VARIABLES.muted, "circle", 50),
+    ("failed", VARIABLES.muted, "cross", 50),
+    ("meets the constraints", VARIABLES.regimes[2], "circle", 70),
+    ("unconstrained", VARIABLES.floor, "square", 90),
+    ("your model", VARIABLES.floor, "square", 90),
+    ("chosen", VARIABLES.regimes[1], "diamond", 260),
+)
+_READING_COLORS = {
+    "gain": VARIABLES.regimes[0],
+    "cost": VARIABLES.regimes[1],
+    "within noise": VARIABLES.muted,
+}
+_HEIGHT, _STEP = 320, 28
+
+
+def frontier_chart(rows: Sequence[Row], words: tuple[str, str]) -> alt.LayerChart:
+    """Utility against what is minimized, a point for each candidate, with the frontier and its intervals.
+
+    Parameters
+    ----------
+    rows
+        With ``utility``, ``metric``, ``status``, ``is_on_front``, and ``candidate``, ``parameters`` and ``front`` to
+        show. Those with ``has_interval`` also have ``utility_low``, ``utility_high``, ``metric_low`` and
+        ``metric_high``; those with a ``place`` are on the frontier, in that order.
+    words
+        Of the utility and of the metric.
+    """
+    of_utility, of_metric = (words[:1].upper() + words[1:] for words in words)
+    order = [name for name, *_ in _STATUSES]
+    size = {name: size for name, _, _, size in _STATUSES}
+    looks = [look for look in _STATUSES if any(row["status"] == look[0] for row in rows)]
+    present = [name for name, *_ in looks]
+    colors = alt.Scale(domain=present, range=[color for _, color, _, _ in looks])
+    shapes = alt.Scale(domain=present, range=[shape for _, _, shape, _ in looks])
+    x = alt.X("utility:Q", title=of_utility, scale=alt.Scale(zero=False))
+    y = alt.Y("metric:Q", title=of_metric, scale=alt.Scale(zero=False))
+    color = alt.Color("status:N", scale=colors, legend=alt.Legend())
+    shared: dict[str, Any] = {
+        "x": x,
+        "y": y,
+        "color": color,
+        "shape": alt.Shape("status:N", scale=shapes, legend=alt.Legend()),
+        "size": alt.Size("size:Q", scale=None, legend=None),
+        "tooltip": [
+            "candidate:N",
+            "parameters:N",
+            alt.Tooltip("utility:Q", title=words[0], format=".3f"),
+            alt.Tooltip("metric:Q", title=words[1], format=".3f"),
+            "status:N",
+            "front:N",
+        ],
+    }
+    drawn = [row | {"size": size[row["status"]]} for row in sorted(rows, key=lambda row: order.index(row["status"]))]
+    layers = [
+        chart_of(part).mark_point(filled=is_full, strokeWidth=1.5).encode(**shared)
+        for is_full in (False, True)
+        if (part := [row for row in drawn if row["is_on_front"] is is_full])  # a layer without rows has no extent
+    ]
+    description = f"{of_utility} and {words[1]} of {len(rows)} candidates, with intervals of those on the frontier."
+    return _finished(alt.layer(*_frontier_layers(rows, (of_utility, of_metric), color), *layers), description, _HEIGHT)
+
+
+def _frontier_layers(rows: Sequence[Row], titles: tuple[str, str], color: alt.Color) -> list[alt.Chart]:
+    """A line along the frontier, and intervals both ways."""
+    x, y = alt.X("utility:Q", title=titles[0]), alt.Y("metric:Q", title=titles[1])
+    known = [row for row in rows if row.get("has_interval")]
+    on_line = sorted((row for row in rows if "place" in row), key=lambda row: row["place"])
+    layers = []
+    if len(on_line) > 1:
+        line = chart_of(on_line).mark_line(strokeWidth=1.5, strokeDash=[4, 3], color=VARIABLES.muted)
+        layers.append(line.encode(x=x, y=y, order=alt.Order("place:Q")))
+    if known:
+        bars = chart_of(known).mark_rule(strokeWidth=1)
+        layers += [
+            bars.encode(x=alt.X("utility_low:Q", title=titles[0]), x2=alt.X2("utility_high:Q"), y=y, color=color),
+            bars.encode(y=alt.Y("metric_low:Q", title=titles[1]), y2=alt.Y2("metric_high:Q"), x=x, color=color),
+        ]
+    return layers
+
+
+def gain_chart(rows: Sequence[Row], axis: str) -> alt.LayerChart:
+    """Gains with intervals, a row for each metric; right of the line the chosen candidate is better.
+
+    Parameters
+    ----------
+    rows
+        With ``metric``, ``gain``, ``low``, ``high``, ``reading``, and ``difference`` and ``interval`` to show.
+    axis
+        What the metrics have in common.
+    """
+    present = [reading for reading in _READING_COLORS if any(row["reading"] == reading for row in rows)]
+    color = alt.Color(
+        "reading:N",
+        scale=alt.Scale(domain=present, range=[_READING_COLORS[reading] for reading in present]),
+        legend=alt.Legend(),
+    )
+    y = alt.Y("metric:N", title=None, sort=[row["metric"] for row in rows])
+    title = "Better by"
+    base = chart_of(rows)
+    zero = chart_of([{"at": 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q", title=title))
+    line = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2=alt.X2("high:Q"), y=y, color=color)
+    point = base.mark_point(size=90, filled=True).encode(
+        x=alt.X("gain:Q", title=title),
+        y=y,
+        color=color,
+        tooltip=["metric:N", "difference:N", "interval:N", "reading:N"],
+    )
+    description = f"How much better the chosen candidate is in {len(rows)} metrics of {axis}, with intervals."
+    return _finished(alt.layer(zero, line, point), description, _STEP * len(rows))
+
+
+def stopping_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
+    """The best value found, and what one further candidate gains at most, against the number of draws.
+
+    Parameters
+    ----------
+    rows
+        With ``n_draws``, ``value``, and ``line``, which says which of the two it is.
+    words
+        Of the metric.
+    """
+    names = list(dict.fromkeys(row["line"] for row in rows))
+    colors = alt.Scale(domain=names, range=[VARIABLES.regimes[2], VARIABLES.regimes[1]])
+    line = (
+        chart_of(rows)
+        .mark_line(interpolate="step-after", strokeWidth=2)
+        .encode(
+            x=alt.X("n_draws:Q", title="Candidates drawn", scale=alt.Scale(type="log", nice=False)),
+            y=alt.Y("value:Q", title=words[:1].upper() + words[1:]),
+            color=alt.Color("line:N", scale=colors, legend=alt.Legend()),
+            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names), legend=alt.Legend()),
+            tooltip=[
+                alt.Tooltip("n_draws:Q", title="candidates drawn"),
+                "line:N",
+                alt.Tooltip("value:Q", title=words, format=".4f"),
+            ],
+        )
+    )
+    description = f"Best {words} found so far, and the most that one further candidate gains, by candidates drawn."
+    return _finished(alt.layer(line), description, _HEIGHT)
+
+
+def _finished(chart: alt.LayerChart | alt.FacetChart, description: str, height: float) -> alt.LayerChart:
+    return cast("alt.LayerChart", chart.properties(width=WIDTH, height=height, description=description))
+
 
 _TOLD = ("auc", "eo_gap", "positive_rate", "excess")
 _READINGS = {
@@ -113,11 +474,11 @@ def _sentences(data: Data) -> list[str]:
         return [*told, "Nothing is gained and nothing is lost. A table below says why the others were passed over."]
     told.append(f"Compared with: {data['candidates'][unconstrained]['words']}.")
     by_name = {row["metric"]: row for row in gains}
-    is_honest = math.isfinite(gains[0]["honest_ci_low"])
+    is_honest = math.isfinite(gains[0]["honest_low"])
     for name in dict.fromkeys((data["minimize"], *_TOLD)):
         row, words = by_name[name], metric_words(name)
         value, low, high, reading = (
-            row[f"{'honest_' if is_honest else ''}{key}"] for key in ("difference", "ci_low", "ci_high", "reading")
+            row[f"{'honest_' if is_honest else ''}{key}"] for key in ("difference", "low", "high", "reading")
         )
         told.append(
             f"{capital(words)}: from {decimal(row['unconstrained'])} to {decimal(row['chosen'])}; difference "
@@ -200,9 +561,9 @@ def _gain_panel(gains: list[Record], axis: str) -> Panel:
     rows = []
     for row in gains:
         sign = direction_of(row["metric"])
-        if row["axis"] != axis or not sign or not math.isfinite(row["honest_ci_low"]):
+        if row["axis"] != axis or not sign or not math.isfinite(row["honest_low"]):
             continue
-        low, high = sorted((sign * row["honest_ci_low"], sign * row["honest_ci_high"]))
+        low, high = sorted((sign * row["honest_low"], sign * row["honest_high"]))
         rows.append(
             {
                 "metric": capital(metric_words(row["metric"])),
@@ -211,7 +572,7 @@ def _gain_panel(gains: list[Record], axis: str) -> Panel:
                 "high": high,
                 "reading": row["honest_reading"],
                 "difference": decimal(row["honest_difference"]),
-                "interval": interval(row["honest_ci_low"], row["honest_ci_high"]),
+                "interval": interval(row["honest_low"], row["honest_high"]),
             }
         )
     caption = "Right of the line the chosen candidate is better, left of it worse; bars are honest 95% intervals."
@@ -264,9 +625,7 @@ def _point(
         "front": "on the front" if candidate["is_on_front"] else "dominated",
     }
     ends = {
-        f"{what}_{end}": of[f"ci_{end}"]
-        for what, of in (("utility", utility), ("metric", metric))
-        for end in ("low", "high")
+        f"{what}_{end}": of[end] for what, of in (("utility", utility), ("metric", metric)) for end in ("low", "high")
     }
     if k in place:
         row |= {"place": place[k]}

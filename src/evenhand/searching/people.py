@@ -8,21 +8,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from evenhand.arrays import Ints
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.splitting import split_people, stratified_folds, units_of
-from evenhand.inputs.validation import Groups, as_clusters, as_groups, as_labels, as_table, check_columns
-from evenhand.searching.families.columns import with_categories
-from evenhand.searching.utility import Payoff
+from evenhand.inputs.validation import Groups, as_clusters, as_groups, as_labels, as_table, check_columns, in_row_order
+from evenhand.searching.families.family import with_categories
+from evenhand.searching.metrics import Payoff
 from evenhand.training.folds import ComparedFold, compare_fold, match_fold
-
-__all__ = ["EvaluationSettings", "SearchPeople"]
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -97,13 +92,13 @@ class SearchPeople:
     @classmethod
     def of(
         cls,
-        X: Any,  # noqa: ANN401 - any table
-        y: Any,  # noqa: ANN401
-        sensitive_features: Any,  # noqa: ANN401
-        financial_features: Any,  # noqa: ANN401
+        X: Any,
+        y: Any,
+        sensitive_features: Any,
+        financial_features: Any,
         confirmation: float,
         random_state: int,
-        clusters: Any = None,  # noqa: ANN401
+        clusters: Any = None,
     ) -> SearchPeople:
         """Check the people, and set some aside."""
         table = as_table(X).reset_index(drop=True)

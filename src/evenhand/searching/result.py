@@ -13,35 +13,36 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from evenhand.arrays import Floats
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import check_columns
-from evenhand.searching.against import audit_model, compare_models
-from evenhand.searching.approvals import approval_warnings
-from evenhand.searching.choosing import Choice, ChoiceRule, honest_differences, reasons_of
-from evenhand.searching.collating import Collated
-from evenhand.searching.comparing import Difference, front, mean_interval, paired_difference
-from evenhand.searching.confirming import Confirmation
-from evenhand.searching.constraints import check_metric
-from evenhand.searching.draws import Stopping
+from evenhand.searching.choice import (
+    Choice,
+    ChoiceRule,
+    Collated,
+    Difference,
+    Frontier,
+    check_metric,
+    front,
+    honest_differences,
+    mean_interval,
+    paired_difference,
+    reasons_of,
+)
+from evenhand.searching.confirming import Confirmation, approval_warnings, confirmation_sentences
 from evenhand.searching.families import ESTIMATORS, FamilyName
-from evenhand.searching.fold_gaps import GAPS, gap_name
-from evenhand.searching.frontier import Frontier
 from evenhand.searching.metrics import AXES, DIRECTIONS, asked_of, axis_of, direction_of
 from evenhand.searching.people import EvaluationSettings, SearchPeople
-from evenhand.searching.sentences import confirmation_sentences
+from evenhand.searching.scoring import GAPS, gap_name
 from evenhand.searching.space import Candidate, in_a_cell
-from evenhand.searching.start import Start
+from evenhand.searching.start import Start, audit_model, compare_models
+from evenhand.searching.stopping import Stopping
 from evenhand.system.files import json_ready, write_text
 
 if TYPE_CHECKING:
     from evenhand.auditing.history import Comparison
     from evenhand.auditing.result import AuditResult
-
-__all__ = ["SearchResult"]
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,7 +179,7 @@ class SearchResult:
                 row: dict[str, Any] = {"group": names[group], "metric": kind, "through": through}
                 for who, k in (("unconstrained", self.unconstrained), ("chosen", chosen)):
                     found = mean_interval(values[k], self.test_share)
-                    row |= {who: found.value, f"{who}_low": found.ci_low, f"{who}_high": found.ci_high}
+                    row |= {who: found.value, f"{who}_low": found.low, f"{who}_high": found.high}
                 rows.append(row)
         return pd.DataFrame(rows)
 
@@ -193,7 +194,7 @@ class SearchResult:
             row |= {name: in_a_cell(value) for name, value in candidate.parameters.items()}
             for name, values in self.told.items():
                 found = mean_interval(values[k], self.test_share)
-                row |= {name: found.value, f"{name}_low": found.ci_low, f"{name}_high": found.ci_high}
+                row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
             rows.append({**row, "reason": self.reasons[k], "warning": " ".join(self._warnings(k))})
         return pd.DataFrame(rows)
 
@@ -218,11 +219,11 @@ class SearchResult:
                 "unconstrained": float(theirs.mean()),
                 "chosen": float(mine.mean()),
                 "difference": difference.value,
-                "ci_low": difference.ci_low,
-                "ci_high": difference.ci_high,
+                "low": difference.low,
+                "high": difference.high,
                 "honest_difference": honest[name].value,
-                "honest_ci_low": honest[name].ci_low,
-                "honest_ci_high": honest[name].ci_high,
+                "honest_low": honest[name].low,
+                "honest_high": honest[name].high,
                 "reading": _reading(name, difference),
                 "honest_reading": _reading(name, honest[name]),
             }
@@ -232,9 +233,9 @@ class SearchResult:
                     "confirmed_unconstrained": self.confirmation.unconstrained[name],
                     "confirmed_chosen": confirmed.metrics[name],
                     "confirmed_difference": held_out.value,
-                    "confirmed_ci_low": held_out.ci_low,
-                    "confirmed_ci_high": held_out.ci_high,
-                    "confirmed_reading": _reading(name, Difference(held_out.value, held_out.ci_low, held_out.ci_high)),
+                    "confirmed_low": held_out.low,
+                    "confirmed_high": held_out.high,
+                    "confirmed_reading": _reading(name, Difference(held_out.value, held_out.low, held_out.high)),
                 }
             rows.append(row)
         return pd.DataFrame(rows)
@@ -253,7 +254,7 @@ class SearchResult:
         return table.pivot_table(index=rows, columns=columns, values=metric, aggfunc="mean")
 
     @cached_property
-    def best_model(self) -> Any:  # noqa: ANN401 - a classifier of the family
+    def best_model(self) -> Any:
         """The chosen candidate fitted on everyone searched on.
 
         Raises
@@ -264,7 +265,7 @@ class SearchResult:
         return self.fit(self.tried[self._need_chosen()])
 
     @cached_property
-    def unconstrained_model(self) -> Any:  # noqa: ANN401
+    def unconstrained_model(self) -> Any:
         """The unconstrained candidate fitted on everyone searched on."""
         return self.fit(self.tried[self.unconstrained])
 
@@ -290,7 +291,7 @@ class SearchResult:
             return saved
         return ESTIMATORS[family].save(self.best_model, Path(path))
 
-    def audit(self, **options: Any) -> AuditResult:  # noqa: ANN401 - those of `evenhand.audit`
+    def audit(self, **options: Any) -> AuditResult:
         """Audit the chosen model on the people held out of the search or, without any, on those it learned from.
 
         Parameters
@@ -300,7 +301,7 @@ class SearchResult:
         """
         return audit_model(self.best_model, self.people, self.settings, options)
 
-    def audit_start(self, **options: Any) -> AuditResult:  # noqa: ANN401
+    def audit_start(self, **options: Any) -> AuditResult:
         """Audit the model that the search started from, as given, on the same people as `audit`.
 
         Without one, the unconstrained model is audited. A model that learned from these people looks better on them
@@ -316,7 +317,7 @@ class SearchResult:
         is_risk = self.start.favorable == "low"
         return audit_model(self.start.model, self.people, self.settings, options, is_risk=is_risk)
 
-    def compare(self, **options: Any) -> Comparison:  # noqa: ANN401
+    def compare(self, **options: Any) -> Comparison:
         """The audits of both models side by side: what changes from `audit_start` to `audit`.
 
         Parameters
@@ -415,7 +416,7 @@ class SearchResult:
     def to_excel(self, path: str | os.PathLike[str]) -> Path:
         """Write a workbook that documents the search."""
         from evenhand.report.workbook import sheet_of, write_sheets
-        from evenhand.searching.tables import workbook_tables
+        from evenhand.searching.page import workbook_tables
 
         write_sheets(map(sheet_of, workbook_tables(self.to_dict())), Path(path), title="evenhand search")
         return Path(path)
@@ -468,7 +469,7 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 def _reading(name: str, difference: Difference) -> str:
     """Gain or cost, in one word."""
     direction = direction_of(name)
-    if not math.isfinite(difference.ci_low):
+    if not math.isfinite(difference.low):
         return "not estimated"
     if not difference.is_beyond_noise:
         return "within noise"

@@ -10,23 +10,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from evenhand.exceptions import InvalidInputError
+from evenhand.exceptions import InvalidInputError, did_you_mean
 from evenhand.inputs.fingerprints import fingerprint_plain
-from evenhand.inputs.validation import did_you_mean
 from evenhand.searching.families import ESTIMATORS, FAMILY_NAMES, SPECS, FamilyName, FamilySpec, Parameters
 from evenhand.system.files import json_ready
-
-__all__ = [
-    "Candidate",
-    "Drops",
-    "Space",
-    "StartingPoint",
-    "candidates_of",
-    "default_space",
-    "family_names",
-    "in_a_cell",
-    "shown",
-]
 
 Space: TypeAlias = Mapping[str, Sequence[Any]]
 Drops: TypeAlias = Sequence[tuple[str, ...]]
@@ -315,7 +302,7 @@ def _canonical(spec: FamilySpec, parameters: Parameters) -> dict[str, Any]:
     }
 
 
-def shown(value: Any) -> str:  # noqa: ANN401 - a parameter's value
+def shown(value: Any) -> str:
     """A parameter's value in words.
 
     Examples
@@ -331,6 +318,6 @@ def shown(value: Any) -> str:  # noqa: ANN401 - a parameter's value
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def in_a_cell(value: Any) -> Any:  # noqa: ANN401 - a parameter's value
+def in_a_cell(value: Any) -> Any:
     """A parameter as a value for a cell of a table."""
     return shown(value) if isinstance(value, (list, Mapping)) else value

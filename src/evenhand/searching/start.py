@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -14,18 +14,80 @@ from numpy.typing import NDArray
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.metrics.roc import auc
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.encoders.steps import flat_steps
+from evenhand.models.encoders.pipelines import flat_steps
 from evenhand.models.files import load_model
-from evenhand.models.input_columns import input_columns
+from evenhand.models.introspection import input_columns
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.sklearn import is_kind, unwrapped
-from evenhand.searching.against import spelled_columns
 from evenhand.searching.families import ESTIMATORS, EstimatorFamily
-from evenhand.searching.families.starting import Reading
-from evenhand.searching.people import SearchPeople
+from evenhand.searching.families.family import Reading, spelled_as
+from evenhand.searching.people import EvaluationSettings, SearchPeople
 from evenhand.searching.space import StartingPoint
 
-__all__ = ["Start", "read_start"]
+if TYPE_CHECKING:
+    from evenhand.auditing.history import Comparison
+    from evenhand.auditing.result import AuditResult
+
+
+def audit_model(
+    model: Any,
+    people: SearchPeople,
+    evaluation: EvaluationSettings,
+    options: dict[str, Any],
+    *,
+    is_risk: bool = False,
+) -> AuditResult:
+    """Audit a model on the people held out of a search or, if there are none, on those searched on.
+
+    Parameters
+    ----------
+    model, people, evaluation
+        The model, everyone, and how candidates are evaluated.
+    options
+        Options of `evenhand.audit`.
+    is_risk
+        Whether it scores the unfavorable outcome.
+    """
+    from evenhand.auditing.audit import audit
+
+    names = np.asarray(people.groups.names)[people.groups.codes]
+    labels = 1 - people.labels if is_risk else people.labels
+    columns = spelled_columns(model, people)
+
+    def part(rows: NDArray[np.int64]) -> tuple[Any, Any, Any]:
+        return people.table[columns].iloc[rows].reset_index(drop=True), labels[rows], names[rows]
+
+    searched = part(people.searched)
+    audited, reference = (part(people.confirming), searched) if len(people.confirming) else (searched, None)
+    threshold = evaluation.decision_threshold
+    settings = {
+        "financial_features": list(people.financial_features),
+        "decision_threshold": 1 - threshold if is_risk else threshold,
+        "consistency_threshold": evaluation.consistency_threshold,
+        "max_distance": evaluation.max_distance,
+        "random_state": evaluation.random_state,
+        "favorable": "low" if is_risk else None,
+    }
+    X, y, groups = audited
+    return audit(model, X, y, sensitive_features=groups, reference=reference, **{**settings, **options})
+
+
+def compare_models(before: AuditResult, after: AuditResult, names: tuple[str, str]) -> Comparison:
+    """Two audits of `audit_model` compared, within people."""
+    from evenhand.auditing.history import compare_audits
+
+    is_alike = before.settings["attribution"] == after.settings["attribution"]
+    return compare_audits(
+        dict(zip(names, (before, after), strict=True)), same_people=True, allow_different_settings=not is_alike
+    )
+
+
+def spelled_columns(model: Any, people: SearchPeople) -> list[str]:
+    """Columns that a model takes, as the table spells them; all columns if the model does not name any."""
+    columns = [str(column) for column in people.table.columns]
+    seen = input_columns(model)
+    return columns if seen is None else spelled_as(columns, seen)
+
 
 _ASKED = 5_000  # people whose scores show whether high scores are good
 _LEAST_AUC = 0.02  # beyond 0.5, to be sure
@@ -70,7 +132,7 @@ class Start:
         }
 
 
-def read_start(given: Any, people: SearchPeople) -> Start:  # noqa: ANN401 - a model or a path
+def read_start(given: Any, people: SearchPeople) -> Start:
     """A fitted model, or the file of one, as a starting point.
 
     Raises
@@ -114,7 +176,7 @@ def read_start(given: Any, people: SearchPeople) -> Start:  # noqa: ANN401 - a m
     return Start(model, StartingPoint(family.name, parameters), audited.kind, favorable, notes, replaced)
 
 
-def _read(model: Any, text: str) -> tuple[EstimatorFamily, Reading]:  # noqa: ANN401
+def _read(model: Any, text: str) -> tuple[EstimatorFamily, Reading]:
     for family in ESTIMATORS.values():
         reading = family.read(model, text)
         if reading is not None:
@@ -125,7 +187,7 @@ def _read(model: Any, text: str) -> tuple[EstimatorFamily, Reading]:  # noqa: AN
     )
 
 
-def _replaced_steps(model: Any) -> tuple[str, ...]:  # noqa: ANN401
+def _replaced_steps(model: Any) -> tuple[str, ...]:
     """A sentence on the steps of a pipeline in front of its classifier; none for a classifier alone."""
     model = unwrapped(model)
     steps = [type(step).__name__ for _, step in flat_steps(model)][:-1] if is_kind(model, "Pipeline") else []
@@ -137,7 +199,7 @@ def _replaced_steps(model: Any) -> tuple[str, ...]:  # noqa: ANN401
     )
 
 
-def _seen(model: Any, people: SearchPeople) -> list[str]:  # noqa: ANN401
+def _seen(model: Any, people: SearchPeople) -> list[str]:
     """Columns that a model takes."""
     if input_columns(model) is not None:
         return spelled_columns(model, people)

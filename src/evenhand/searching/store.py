@@ -12,8 +12,6 @@ from typing import Any
 from evenhand.exceptions import DataFileError
 from evenhand.system.files import json_ready, write_text
 
-__all__ = ["BlockStore", "Scored"]
-
 _FORMAT = "evenhand-search-block"
 
 

@@ -7,8 +7,6 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["mixed_hash", "person_hash", "row_hash"]
-
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 

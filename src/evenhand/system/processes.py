@@ -1,13 +1,45 @@
-"""Modules of the package run as processes with limits, for work that may crash, hang or exhaust memory."""
+"""Modules of the package run as processes with limits, for work that may crash, hang or exhaust memory.
+
+Local processes that run functions, for any script or notebook.
+
+In Python's pools, each process reads the user's script again, which must then be guarded. joblib's do not, but their
+processes outlive a killed parent by a minute, and ending them at once fails after a call was canceled. This file is
+both sides of the pipe; as a program it is the side that runs functions.
+"""
 
 from __future__ import annotations
 
+import copyreg
+import hashlib
 import math
+import mmap
 import os
+import pickle
+import queue
+import subprocess
 import sys
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import lru_cache
+from io import BytesIO
 from pathlib import Path
+from threading import Lock
+from types import TracebackType
+from typing import IO, Any, ParamSpec, TypeVar
 
-__all__ = ["limit_resources", "module_command", "module_environment"]
+import cloudpickle
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.exceptions import EvenhandError
+from evenhand.system.files import temporary_path
+from evenhand.system.threads import Later, Threads, consumed_in_order, keep_freed_memory, on_this_core, one_thread_each
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -38,3 +70,338 @@ def limit_resources(memory: int, seconds: float | None = None) -> None:
     for what, limit in limits.items():
         hard = resource.getrlimit(what)[1]
         resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Workers(Executor):
+    """An executor of processes with one thread each, which end with it, or with this process however it ends.
+
+    Functions, their arguments and results must be importable; what they print goes to the error stream.
+
+    Parameters
+    ----------
+    n_workers
+        Largest number of processes; each is started when it is needed.
+    """
+
+    def __init__(self, n_workers: int) -> None:
+        self.n_workers = n_workers
+        self._threads = ThreadPoolExecutor(n_workers)  # each waits for a process
+        self._idle: queue.SimpleQueue[_Process] = queue.SimpleQueue()
+        self._all: list[_Process] = []
+        self._lock, self._is_ended = threading.Lock(), False
+
+    @property
+    def is_started(self) -> bool:
+        """Whether there are processes already."""
+        return bool(self._all)
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Run a function in a process; the future raises `BrokenExecutor` if the process is lost."""
+        return self._threads.submit(self._call, fn, args, kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Wait for submitted work, then end the processes."""
+        self._threads.shutdown(wait, cancel_futures=cancel_futures)
+        if wait:
+            self.end()
+
+    def end(self) -> None:
+        """End the processes at once, whatever they are doing."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        with self._lock:
+            self._is_ended = True
+        for process in self._all:
+            process.end()
+        self._threads.shutdown(wait=True)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Wait for submitted work, unless the block ends with an error."""
+        if kind is None:
+            self.shutdown()
+        else:
+            self.end()
+
+    def _call(self, fn: Callable[..., T], args: tuple[Any, ...], kwargs: dict[str, Any]) -> T:
+        try:
+            process = self._idle.get_nowait()
+        except queue.Empty:
+            process = self._started()
+        found, error = process.call(fn, args, kwargs)
+        self._idle.put(process)
+        if error is not None:
+            raise error
+        result: T = found
+        return result
+
+    def _started(self) -> _Process:
+        with self._lock:
+            if self._is_ended:
+                raise BrokenExecutor("the processes were ended")
+            process = _Process()
+            self._all.append(process)
+            return process
+
+
+class _Process:
+    def __init__(self) -> None:
+        found = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path)
+        # Everything worth knowing is in the result. Ctrl-C only reaches the parent, which ends this one.
+        self._running = subprocess.Popen(
+            [sys.executable, "-W", "ignore", *module_command("evenhand.system.processes")[1:]],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=module_environment() | {"PYTHONPATH": found},
+            start_new_session=True,
+        )
+
+    def call(self, fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
+        """What a function returns, or raises."""
+        asks, answers = self._running.stdin, self._running.stdout
+        assert asks is not None
+        assert answers is not None
+        try:
+            pickle.dump((fn, args, kwargs), asks, pickle.HIGHEST_PROTOCOL)
+            asks.flush()
+            found: tuple[Any, Any] = pickle.load(answers)
+        except (OSError, EOFError, pickle.UnpicklingError, ValueError) as error:
+            code = self._running.wait()
+            raise BrokenExecutor(f"process {self._running.pid} ended with code {code}") from error
+        return found
+
+    def end(self) -> None:
+        self._running.kill()
+        self._running.wait()
+        for pipe in (self._running.stdin, self._running.stdout):
+            assert pipe is not None
+            with suppress(OSError):  # if something remained to be sent
+                pipe.close()
+
+
+def _serve(asks: IO[bytes], answers: IO[bytes]) -> None:
+    """Run functions until no one asks anymore."""
+    while True:
+        try:
+            fn, args, kwargs = pickle.load(asks)
+        except EOFError:
+            return
+        found, error = None, None
+        try:
+            found = fn(*args, **kwargs)
+        except Exception as raised:
+            error = raised
+        pickle.dump((found, error), answers, pickle.HIGHEST_PROTOCOL)
+        answers.flush()
+
+
+def _main() -> None:
+    asks, answers = (os.fdopen(os.dup(number), mode) for number, mode in ((0, "rb"), (1, "wb")))
+    # Work that reads or prints must not use the pipes.
+    with Path(os.devnull).open("rb") as nothing:
+        os.dup2(nothing.fileno(), 0)
+    os.dup2(2, 1)
+    with suppress(BrokenPipeError):  # the process that asked is gone
+        _serve(asks, answers)
+
+
+
+
+_SMALLEST_APART = 4096  # bytes; smaller arrays are not worth a separate place in the file
+_ALIGNMENT = 64  # bytes, as numpy and torch align what they allocate
+_OPENING = Lock()
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """An object in a file.
+
+    Attributes
+    ----------
+    path
+        The file: arrays, followed by the pickled part.
+    start
+        Where the pickled part starts, in bytes.
+    sha256
+        SHA-256 of the pickled part, so that only what was written is unpickled.
+    """
+
+    path: Path
+    start: int
+    sha256: str
+
+    def open(self) -> Any:
+        """The object; its arrays are in the file, and only pages that are written to are copied.
+
+        Raises
+        ------
+        OSError
+            If there is no such file.
+        ValueError
+            If it was changed.
+        """
+        with self.path.open("rb") as file:
+            content = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY))
+        pickled = content[self.start :]
+        if hashlib.sha256(pickled).hexdigest() != self.sha256:
+            raise ValueError(f"{str(self.path)!r} was changed after it was written")
+        spans, value = pickle.loads(pickled)
+        return pickle.loads(value, buffers=[content[first:last] for first, last in spans])
+
+
+def opened(sent: Parcel) -> Any:
+    """On a worker: the object, opened once, by one of the worker's threads, and kept until a different one is opened.
+
+    Raises
+    ------
+    OSError, ValueError
+        As `Parcel.open` does.
+    """
+    with _OPENING:
+        return _opened(sent)
+
+
+@lru_cache(maxsize=1)
+def _opened(sent: Parcel) -> Any:
+    return sent.open()
+
+
+@contextmanager
+def parcel(value: Any, folder: Path) -> Iterator[Parcel]:
+    """Write an object to a file that is removed at the end of the block.
+
+    Raises
+    ------
+    Exception
+        Any error, if something in the object cannot be pickled.
+    """
+    path = temporary_path(folder / "parcel")
+    try:
+        path.touch(mode=0o600, exist_ok=False)
+        with path.open("wb") as file:
+            pickler = _Pickler(file)
+            pickler.dump(value)
+            start = file.tell()
+            pickled = pickle.dumps((pickler.spans, pickler.stream.getvalue()))
+            file.write(pickled)
+        yield Parcel(path.absolute(), start, hashlib.sha256(pickled).hexdigest())
+    finally:
+        with suppress(PermissionError):  # on Windows, while a worker of a different pool has it open
+            path.unlink(missing_ok=True)
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # has no types
+    """Write large arrays, and the memory of tensors, to a file as they are found."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self.stream = BytesIO()
+        self.spans: list[tuple[int, int]] = []
+        self._file = file
+        self._memories: dict[int, NDArray[np.uint8]] = {}
+        super().__init__(self.stream, protocol=5, buffer_callback=self._is_kept_inside)
+
+    def reducer_override(self, obj: Any) -> Any:
+        if type(obj) is Tensor and _is_plain(obj):
+            storage = obj.untyped_storage()
+            # Tensors that share memory continue to share it: a repeated array is not written again.
+            memory = self._memories.setdefault(
+                storage.data_ptr(), torch.empty(0, dtype=torch.uint8).set_(storage).numpy()
+            )
+            return _tensor, (memory, obj.dtype, obj.storage_offset(), tuple(obj.shape), obj.stride())
+        return super().reducer_override(obj)
+
+    def _is_kept_inside(self, buffer: pickle.PickleBuffer) -> bool:
+        content = buffer.raw()
+        if content.nbytes < _SMALLEST_APART:
+            return True
+        self._file.write(bytes(-self._file.tell() % _ALIGNMENT))
+        first = self._file.tell()
+        self._file.write(content)
+        self.spans.append((first, first + content.nbytes))
+        return False
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor is fully described by its memory, type and strides."""
+    is_dense = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+    return is_dense and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg()) and not tensor.__dict__
+
+
+def _tensor(
+    memory: NDArray[np.uint8], dtype: torch.dtype, offset: int, shape: tuple[int, ...], stride: tuple[int, ...]
+) -> Tensor:
+    return torch.empty(0, dtype=dtype).set_(torch.from_numpy(memory).untyped_storage(), offset, shape, stride)
+
+
+R = TypeVar("R")
+
+_AHEAD = 2  # items begun beyond one for each process: bounds memory
+
+
+@dataclass(frozen=True, eq=False)
+class Processes:
+    """Processes of a pool: a `Crew`. Sent to a process, it is a single thread there.
+
+    A function and what it refers to are written to a file that all processes open, so it may be large, but must not
+    depend on this process. Items and results travel one by one.
+
+    Attributes
+    ----------
+    pool
+        The processes; each computes on one core.
+    folder
+        Where the file is written.
+    """
+
+    pool: Workers
+    folder: Path
+
+    def in_order(self, function: Callable[[T], R], items: Iterable[T]) -> Iterator[R]:
+        """Results of a function in the order of the items; only a few wait to be consumed.
+
+        Raises
+        ------
+        BrokenExecutor
+            If a process is lost.
+        """
+        work: Callable[[Any], R] = function
+        todo: Iterable[Any] = items
+        if isinstance(items, Later):
+            work, todo = items.then(function), items.keys
+        with parcel(work, self.folder) as sent:
+            most = self.pool.n_workers + _AHEAD
+            yield from consumed_in_order(lambda item: self.pool.submit(_result, sent, item), todo, most)
+
+    def __reduce__(self) -> tuple[type[Threads], tuple[()]]:
+        return Threads, ()
+
+
+def _result(sent: Parcel, item: Any) -> Any:
+    """In a process: what the function returns."""
+    keep_freed_memory()
+    copyreg.pickle(Tensor, _as_array)
+    with on_this_core(), one_thread_each():
+        try:
+            return opened(sent)(item)
+        except EvenhandError:
+            raise
+        except Exception as error:
+            error.add_note(traceback.format_exc())  # which cannot be sent between processes
+            raise
+
+
+def _as_array(tensor: Tensor) -> tuple[Callable[[NDArray[Any]], Tensor], tuple[NDArray[Any]]]:
+    """How a result is pickled: torch's way copies it several times."""
+    return _of_array, (tensor.numpy(),)
+
+
+def _of_array(values: NDArray[Any]) -> Tensor:
+    return torch.from_numpy(values)
+
+
+if __name__ == "__main__":
+    _main()

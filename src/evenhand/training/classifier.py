@@ -19,25 +19,27 @@ from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fi
 
 from evenhand.attribution import FeedForward, feed_forward, label_group_baselines
 from evenhand.exceptions import InvalidInputError, warn_caller
-from evenhand.inputs.alignment import in_row_order
 from evenhand.inputs.encoding import Encoding, TableEncoder
-from evenhand.inputs.seeds import check_seed
 from evenhand.inputs.splitting import split_people
-from evenhand.inputs.validation import Groups, as_groups, as_table, check_columns
+from evenhand.inputs.validation import Groups, as_groups, as_table, check_columns, check_seed, in_row_order
 from evenhand.matching import MatchingSpace, match_pairs
 from evenhand.models.files import register_reader
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
-from evenhand.system.progress import progress as shown_progress
-from evenhand.training.collapse import explained_share, is_about_to_collapse
+from evenhand.system.terminal import progress as shown_progress
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.engine.loop import Trainer
 from evenhand.training.engine.state import TrainerState
 from evenhand.training.excess_objective import training_triples
 from evenhand.training.model_file import read_model, write_model
-from evenhand.training.settings import Monitor, Procedure, TrainingMethod, TrainingSettings
-
-__all__ = ["CECClassifier"]
+from evenhand.training.settings import (
+    Monitor,
+    Procedure,
+    TrainingMethod,
+    TrainingSettings,
+    explained_share,
+    is_about_to_collapse,
+)
 
 _CONSTANT_SHARE = 0.01
 
@@ -182,10 +184,10 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(
         self,
-        X: Any,  # noqa: ANN401 - any table
+        X: Any,
         y: ArrayLike,
         *,
-        sensitive_features: Any,  # noqa: ANN401 - any column or table
+        sensitive_features: Any,
         sample_weight: ArrayLike | None = None,
     ) -> Self:
         """Fit the encoding and the network.
@@ -223,17 +225,17 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._warn_if_constant(table, labels)
         return self
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:  # noqa: ANN401
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
         """Logits of the favorable label, of shape (n,)."""
         check_is_fitted(self)
         return self._logits(self._table(X, reset=False))
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:  # noqa: ANN401
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Probabilities of the two labels, of shape (n, 2), in the order of `classes_`."""
         positive = 1 / (1 + np.exp(-self.decision_function(X)))
         return np.column_stack([1 - positive, positive])
 
-    def predict(self, X: Any) -> NDArray[Any]:  # noqa: ANN401
+    def predict(self, X: Any) -> NDArray[Any]:
         """The more probable label of each person, of shape (n,)."""
         logits = self.decision_function(X)
         decisions: NDArray[Any] = self.classes_[(logits >= 0).astype(np.int64)]
@@ -266,7 +268,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return read_model(path, cls)
 
-    def _table(self, X: Any, *, reset: bool) -> Any:  # noqa: ANN401
+    def _table(self, X: Any, *, reset: bool) -> Any:
         """`X` as a pandas table, with scikit-learn's checks of columns."""
         is_table = hasattr(X, "columns") or hasattr(X, "column_names")
         if is_table:
@@ -277,7 +279,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             values = check_array(values, dtype=np.float64, ensure_all_finite="allow-nan")
         return as_table(values)
 
-    def _logits(self, table: Any) -> NDArray[np.float64]:  # noqa: ANN401
+    def _logits(self, table: Any) -> NDArray[np.float64]:
         """Logits in float64, so that a person's logit does not depend on who else is in the table."""
         net = feed_forward(self.network_)
         assert net is not None
@@ -309,7 +311,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _training_data(
         self,
-        table: Any,  # noqa: ANN401
+        table: Any,
         labels: NDArray[np.int64],
         groups: Groups,
         weight: NDArray[np.float32],
@@ -352,7 +354,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _matches(
         self,
-        F: Any,  # noqa: ANN401
+        F: Any,
         labels: NDArray[np.int64],
         groups: Groups,
         people: NDArray[np.int64],
@@ -374,7 +376,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _triples(
         self,
-        F: Any,  # noqa: ANN401
+        F: Any,
         labels: NDArray[np.int64],
         groups: Groups,
         train: NDArray[np.int64],
@@ -444,7 +446,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"`equalized_odds_weight`, now {self.equalized_odds_weight:g}{advice}.",
             )
 
-    def _warn_if_constant(self, table: Any, labels: NDArray[np.int64]) -> None:  # noqa: ANN401
+    def _warn_if_constant(self, table: Any, labels: NDArray[np.int64]) -> None:
         rate = float((self._logits(table) >= 0).mean())
         base = float(labels.mean())
         if min(rate, 1 - rate) < _CONSTANT_SHARE <= min(base, 1 - base):

@@ -10,8 +10,6 @@ from torch import Tensor
 
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["TrainingData", "ValidationData"]
-
 
 @dataclass(frozen=True, eq=False)
 class ValidationData:
@@ -196,7 +194,7 @@ def _check_triples(people: TrainingData | ValidationData, n_rows: int) -> None:
         )
 
 
-def _convert(data: Any, **dtypes: torch.dtype) -> None:  # noqa: ANN401
+def _convert(data: Any, **dtypes: torch.dtype) -> None:
     for name, dtype in dtypes.items():
         value = getattr(data, name)
         if value is not None:

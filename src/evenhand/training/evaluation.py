@@ -22,8 +22,6 @@ from evenhand.training.losses import bce_loss, equalized_odds_loss, squared_reas
 from evenhand.training.network import Layout
 from evenhand.training.settings import TrainingSettings
 
-__all__ = ["VALIDATION_METRICS", "ExcessJudge", "evaluate"]
-
 VALIDATION_METRICS = ("bce", "equalized_odds", "cec", "objective", "auc", "positive_rate")
 
 # Largest number of hidden values in memory at once.

@@ -36,8 +36,6 @@ from torch import Tensor
 
 from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
 
-__all__ = ["balanced_weights", "excess_gain", "training_triples", "triple_rows", "triples_in_turn"]
-
 N_TRIPLES = 4
 """Triples kept for each person and other group; epochs use them in turn."""
 

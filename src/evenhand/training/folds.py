@@ -11,15 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.arrays import Ints
 from evenhand.attribution import label_group_baselines
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching import MatchingSpace, match_pairs
 from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
 from evenhand.training import TrainingData, training_triples
 
-__all__ = ["ComparedFold", "Fold", "compare_fold", "match_fold", "stack_tables"]
-
-Ints = NDArray[np.int64]
 Singles = NDArray[np.float32]
 
 

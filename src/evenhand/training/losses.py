@@ -21,16 +21,6 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.cec import squared_cec
 from evenhand.training.settings import Procedure
 
-__all__ = [
-    "bce_loss",
-    "cec_loss",
-    "cec_term",
-    "cell_shares",
-    "equalized_odds_form",
-    "equalized_odds_loss",
-    "squared_reasoning_gap",
-]
-
 
 def bce_loss(logits: Tensor, y: Tensor, weight: Tensor | None = None) -> Tensor:
     r"""Binary cross-entropy of the logits, averaged over rows.

@@ -11,17 +11,36 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import torch
 from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
 from torch import Tensor, nn
 
 from evenhand._version import __version__
 from evenhand.exceptions import ModelFileError, first_line
 from evenhand.inputs.encoding import TableEncoder
-from evenhand.report.conforming import first_fault
+from evenhand.report.schema import first_fault
 from evenhand.system.files import write_atomically
 from evenhand.training.network import Layout, empty_network
-from evenhand.training.tensor_file import tensor_bytes
 
-__all__ = ["FILE_NAME", "read_model", "write_model"]
+_LENGTH_BYTES = 8  # size of the header's length, and the multiple to which the header is padded
+
+
+def tensor_bytes(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
+    """What `safetensors.torch.save` writes, with the header's keys sorted, because the library's order is random.
+
+    Examples
+    --------
+    >>> import torch
+    >>> contents = {tensor_bytes({"x": torch.zeros(2)}, {"a": "1", "b": "2", "c": "3"}) for _ in range(9)}
+    >>> len(contents)
+    1
+    """
+    content = save({name: tensor.contiguous() for name, tensor in tensors.items()}, metadata)
+    end = _LENGTH_BYTES + int.from_bytes(content[:_LENGTH_BYTES], "little")
+    ordered = json.dumps(json.loads(content[_LENGTH_BYTES:end]), sort_keys=True, separators=(",", ":"))
+    header = ordered.encode()
+    header += b" " * (-len(header) % _LENGTH_BYTES)
+    return len(header).to_bytes(_LENGTH_BYTES, "little") + header + content[end:]
+
 
 FILE_NAME = "model.safetensors"
 
@@ -175,7 +194,7 @@ def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classi
     return model
 
 
-def _check_parts(data: Any, tensors: dict[str, Tensor]) -> None:  # noqa: ANN401 - JSON
+def _check_parts(data: Any, tensors: dict[str, Tensor]) -> None:
     """Refuse metadata and weights that do not belong to a model, before building one."""
     fault = first_fault(data, _CONTENT)
     if fault:
@@ -200,7 +219,7 @@ def _digest(tensors: dict[str, Tensor], content: str) -> str:
     return digest.hexdigest()
 
 
-def _plain(value: Any) -> Any:  # noqa: ANN401 - a constructor argument
+def _plain(value: Any) -> Any:
     """A constructor argument as a JSON value."""
     if isinstance(value, (list, tuple, np.ndarray)):
         return [_plain(item) for item in value]

@@ -13,8 +13,6 @@ from torch.nn import functional
 from evenhand.attribution.feed_forward import RELU, FeedForward
 from evenhand.exceptions import InvalidInputError
 
-__all__ = ["Layout", "StackedNetwork", "empty_network"]
-
 
 @dataclass(frozen=True)
 class Layout:

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 import evenhand as eh
-from evenhand.auditing.history.changes import compare_audits
-from evenhand.auditing.influences import Influences
+from evenhand.auditing.evidence import Influences
+from evenhand.auditing.history.compare import compare_audits
 from evenhand.exceptions import EvenhandWarning
 
 COLUMNS = ["income", "debt", "street", "proxy"]
@@ -201,7 +201,7 @@ def intervals_of_changes(n_repetitions, n):
         audits = dict(zip(("one", "two"), (audited(people, model) for model in models), strict=True))
         for way, same in (("paired", None), ("independent", False)):
             found = compare_audits(audits, same_people=same)
-            rows += [(way, c.key, c.change, c.ci_low, c.ci_high) for c in found.metrics if c.finding]
+            rows += [(way, c.key, c.change, c.low, c.high) for c in found.metrics if c.finding]
     return pd.DataFrame(rows, columns=["way", "key", "change", "low", "high"])
 
 

@@ -13,11 +13,15 @@ import torch
 from scipy import stats
 
 import evenhand as eh
-from evenhand.auditing.history.changes import compare_audits
+from evenhand.auditing.evidence import Influences
+from evenhand.auditing.history.compare import (
+    _paired_log_variance,
+    _paired_variance,
+    compare_audits,
+    errors_within_people,
+)
 from evenhand.auditing.history.metrics import audit_metrics, people_of, sorted_pairs
-from evenhand.auditing.history.within_people import _paired_log_variance, _paired_variance, errors_within_people
-from evenhand.auditing.identities import is_same_people
-from evenhand.auditing.influences import Influences
+from evenhand.auditing.people import is_same_people
 from evenhand.exceptions import DataFileError, EvenhandWarning, InvalidInputError, InvalidTypeError
 from evenhand.metrics.roc import auc, auc_influence
 
@@ -105,7 +109,7 @@ def test_a_ratio_is_compared_by_dividing(old, others):
     assert (found.base_value, found.value) == pytest.approx(rows)
     assert found.scale == "ratio"
     assert found.change == pytest.approx(rows[1] / rows[0])
-    assert found.ci_low < found.change < found.ci_high
+    assert found.low < found.change < found.high
     counts = [[(g.n_approved, g.n_people) for g in r.outcome.approvals.groups] for r in (old, others)]
     plain = math.sqrt(sum(1 / x - 1 / n for two in counts for x, n in two))
     assert found.standard_error == pytest.approx(plain, rel=0.05)
@@ -235,7 +239,7 @@ def test_an_audit_against_itself_has_moved_nowhere(old):
     assert not comparison.moved
     assert "stayed at" in change(comparison, "auc").sentence
     answers = [c for c in comparison.changes if c.finding]
-    assert {(c.change, c.standard_error, c.ci_low, c.ci_high) for c in answers} == {(0.0, 0.0, 0.0, 0.0)}
+    assert {(c.change, c.standard_error, c.low, c.high) for c in answers} == {(0.0, 0.0, 0.0, 0.0)}
     assert {(f.answer, f.p_value, f.p_adjusted) for f in comparison.findings} == {("no", 1.0, 1.0)}
     assert comparison.headline == "None of the four answers changed by more than noise"
     assert not any("p < 0.001" in sentence for sentence in comparison.sentences)
@@ -337,7 +341,7 @@ def test_a_planted_change_of_reasoning_is_found():
     comparison = compare_audits({"before": planted(0, 0.0), "after": planted(1, 0.6)})
     excess = change(comparison, "excess")
     assert excess.verdict == "more than noise"
-    assert excess.ci_low > 0
+    assert excess.low > 0
     assert excess in comparison.moved
     assert {"weighing", "excess"} <= {f.key for f in comparison.findings if f.answer == "yes"}
     assert comparison.sentences[0] == f"after compared with before: {comparison.headline}."

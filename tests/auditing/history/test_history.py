@@ -165,7 +165,7 @@ def test_deviations_from_the_past_are_those_of_precision_weighted_means(data):
     assert math.isnan(points[0].z)
     assert points[3].expected == pytest.approx(0.02)
     assert points[3].z == pytest.approx(0.03 / (0.02 * math.sqrt(4 / 3)), rel=1e-4)
-    assert points[3].ci_low == pytest.approx(0.05 - 1.96 * 0.02, abs=1e-5)
+    assert points[3].low == pytest.approx(0.05 - 1.96 * 0.02, abs=1e-5)
 
 
 def test_deviations_are_standard_normal_and_independent_when_nothing_changed(data):
@@ -229,7 +229,7 @@ def test_ratios_are_judged_on_the_logarithm_and_shown_as_ratios(data):
     assert found.scale == "ratio"
     point = found.points[1]
     assert point.expected == pytest.approx(point.value)
-    assert point.value / point.ci_low == pytest.approx(point.ci_high / point.value)
+    assert point.value / point.low == pytest.approx(point.high / point.value)
 
 
 def test_few_degrees_of_freedom_make_deviations_smaller(data):

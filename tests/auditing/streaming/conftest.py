@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 import evenhand as eh
-from evenhand.auditing.influences import Influences
+from evenhand.auditing.evidence import Influences
 from evenhand.auditing.streaming import audit_stream
 
 FINANCIAL = ["f0", "f1", "f2"]

@@ -216,7 +216,7 @@ def test_workers_use_freed_memory_again_whatever_dask_told_their_allocator(tmp_p
     script = """
 import resource
 import numpy as np
-from evenhand.system.memory import keep_freed_memory
+from evenhand.system.threads import keep_freed_memory
 
 def pages():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt

@@ -17,11 +17,11 @@ import pytest
 import torch
 
 from evenhand.auditing import assemble
-from evenhand.auditing.streaming import finishing
+from evenhand.auditing.streaming import stream as finishing
 from evenhand.auditing.streaming.engines import local
-from evenhand.auditing.streaming.engines.executor import ShippingError
+from evenhand.auditing.streaming.engines.local import ShippingError
 from evenhand.exceptions import InvalidInputError, StreamError
-from evenhand.system.crews import Processes
+from evenhand.system.processes import Processes
 
 pytestmark = [
     pytest.mark.integration,
@@ -110,9 +110,9 @@ def crews(monkeypatch):
 
 @pytest.mark.parametrize(("engine", "n_jobs"), [("threads", 2), ("threads", 5), ("processes", 2), ("processes", 3)])
 def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monkeypatch, crews, engine, n_jobs):
-    monkeypatch.setattr("evenhand.auditing.streaming.stored_batches._FEWEST_IN_RANGE", 100)
-    monkeypatch.setattr("evenhand.metrics.clustering._MOST_SUMS", 10_000)
-    monkeypatch.setattr("evenhand.metrics.clustering._ESTIMATES_AT_ONCE", 1)
+    monkeypatch.setattr("evenhand.auditing.streaming.stored._FEWEST_IN_RANGE", 100)
+    monkeypatch.setattr("evenhand.metrics.excess._MOST_SUMS", 10_000)
+    monkeypatch.setattr("evenhand.metrics.excess._ESTIMATES_AT_ONCE", 1)
     folders = [audited("workers", engine=name, n_jobs=n) / "audit" for name, n in (("threads", 1), (engine, n_jobs))]
     assert [crew.pool.n_workers for crew in crews] == [n_jobs] * (engine == "processes")
     first, second = map(_written, folders)
@@ -264,7 +264,7 @@ def _killing(victims, folder):
 
 def _workers():
     children = psutil.Process().children(recursive=True)
-    return [child.pid for child in children if "evenhand.system.workers" in child.cmdline()]
+    return [child.pid for child in children if "evenhand.system.processes" in child.cmdline()]
 
 
 @pytest.mark.parametrize("kind", ["executor", "processes"])

@@ -9,16 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.auditing.quantiles import quantiles_of_parts
-from evenhand.auditing.streaming import codec
-from evenhand.auditing.streaming.sampling import hash_limit, lowest_rows
-from evenhand.auditing.streaming.source import open_source
-from evenhand.auditing.streaming.triple_files import RowFile
-from evenhand.auditing.sums import ScoreCounts
+from evenhand.auditing.batch import ScoreCounts
+from evenhand.auditing.streaming import store as codec
+from evenhand.auditing.streaming.source import hash_limit, lowest_rows, open_source
+from evenhand.auditing.streaming.store import RowFile
+from evenhand.auditing.summary import quantiles_of_parts
 from evenhand.exceptions import StreamError
 from evenhand.inputs.tables import open_table, typed
 from evenhand.system.hashing import person_hash
-from evenhand.system.parallel import PairwiseSum, Threads, in_order, sum_in_order
+from evenhand.system.threads import PairwiseSum, Threads, in_order, sum_in_order
 
 _VALUES = st.floats(allow_nan=False, allow_infinity=False, width=64) | st.sampled_from([0.0, -0.0, 1e-300, 0.1])
 
@@ -29,7 +28,7 @@ def test_quantiles_of_parts_are_numpys(values, n_parts, share, most_kept):
     parts = np.array_split(array, n_parts)
     shares = [0.0, 0.25, share, 0.9, 1.0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evenhand.auditing.quantiles._MOST_KEPT", most_kept)
+        patch.setattr("evenhand.auditing.summary._MOST_KEPT", most_kept)
         found = quantiles_of_parts(lambda: iter(parts), shares)
     np.testing.assert_array_equal(found, np.quantile(array, shares))
 
@@ -85,7 +84,7 @@ def test_batches_are_the_rows_in_order(tmp_path, batch_rows, row_group_size):
 
 
 def test_rows_with_the_lowest_hashes(monkeypatch):
-    monkeypatch.setattr("evenhand.auditing.streaming.sampling._ROWS_AT_ONCE", 37)
+    monkeypatch.setattr("evenhand.auditing.streaming.source._ROWS_AT_ONCE", 37)
     hashes = person_hash(np.arange(500), 9)
     expected = np.sort(np.argsort(hashes)[:40])
     np.testing.assert_array_equal(lowest_rows(500, 40, 9), expected)

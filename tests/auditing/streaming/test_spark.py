@@ -28,9 +28,10 @@ import psutil
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from evenhand.auditing.streaming import audit_stream, spark_tables
-from evenhand.auditing.streaming.engines.spark_tasks import Landmarks
-from evenhand.auditing.streaming.engines.work import BatchWork
+from evenhand.auditing.streaming import audit_stream
+from evenhand.auditing.streaming.engines import spark as spark_tables
+from evenhand.auditing.streaming.engines.local import BatchWork
+from evenhand.auditing.streaming.engines.spark import Landmarks
 from evenhand.exceptions import DataFileError, InvalidInputError, StreamError
 
 FINANCIAL = ["f0", "f1", "f2"]

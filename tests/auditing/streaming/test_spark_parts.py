@@ -12,20 +12,21 @@ import pytest
 
 from evenhand._version import __version__
 from evenhand.auditing.options import StreamOptions
-from evenhand.auditing.streaming.engines import spark, spark_sessions
-from evenhand.auditing.streaming.engines.spark_tasks import (
+from evenhand.auditing.streaming.engines import spark
+from evenhand.auditing.streaming.engines import spark as spark_sessions
+from evenhand.auditing.streaming.engines.spark import (
     AuditTask,
     Landmarks,
     SentRows,
+    at_rest,
     looking_for,
     unpacked_answers,
 )
-from evenhand.auditing.streaming.spark_tables import at_rest
 from evenhand.auditing.streaming.store import Store
 from evenhand.exceptions import InvalidInputError, MissingExtraError, StreamError
-from evenhand.inputs.tables.arrow_files import ParquetFile
-from evenhand.inputs.tables.data_files import LocalFile
-from evenhand.system.parcels import parcel
+from evenhand.inputs.tables.arrow import ParquetFile
+from evenhand.inputs.tables.raw import LocalFile
+from evenhand.system.processes import parcel
 
 PLACES = pa.RecordBatch.from_pydict({"id": [0]})
 
@@ -146,7 +147,7 @@ def test_an_interrupted_audit_tells_executors_to_begin_no_further_batch(tmp_path
 
 
 def test_answers_of_any_length_come_back_whole(monkeypatch):
-    monkeypatch.setattr("evenhand.auditing.streaming.engines.spark_tasks._MOST_BYTES", 7)
+    monkeypatch.setattr("evenhand.auditing.streaming.engines.spark._MOST_BYTES", 7)
     task = AuditTask(None, (SimpleNamespace(number=9),), None, None)
     refusal = InvalidInputError("A sentence that is longer than a message.")
     monkeypatch.setattr(AuditTask, "_answer", lambda _task, _batch: refusal)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
-from evenhand.inputs.checking.unfit import without_unfit
+from evenhand.inputs.checking.columns import without_unfit
 from evenhand.inputs.roles import Columns
 
 TABLE = pd.DataFrame(

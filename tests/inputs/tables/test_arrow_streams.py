@@ -13,7 +13,7 @@ import pytest
 
 from evenhand.exceptions import DataFileError, InvalidTypeError
 from evenhand.inputs.tables import open_table, read_table
-from evenhand.inputs.tables.arrow_streams import streamed, written_down
+from evenhand.inputs.tables.arrow import streamed, written_down
 
 TABLE = pd.DataFrame({"income": [1.5, np.nan, 3.5], "sex": ["f", "m", None], "paid": [1, 0, 1]})
 

@@ -9,9 +9,9 @@ import pytest
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables import read_table
+from evenhand.inputs.tables.columns import MISSING_WORDS
 from evenhand.inputs.tables.csv_files import CsvFile
-from evenhand.inputs.tables.data_files import LocalFile
-from evenhand.inputs.tables.typed_columns import MISSING_WORDS
+from evenhand.inputs.tables.raw import LocalFile
 
 
 @pytest.fixture

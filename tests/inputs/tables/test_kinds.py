@@ -2,7 +2,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from evenhand.inputs.tables.kinds import texts_where
+from evenhand.inputs.tables.columns import texts_where
 
 
 @pytest.mark.parametrize("start", [0, 1, 50, 390])

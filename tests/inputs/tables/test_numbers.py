@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.read_options import ReadOptions
-from evenhand.inputs.tables.numbers import (
+from evenhand.inputs.tables.columns import (
     NOTATIONS,
     Notation,
     choose_notation,

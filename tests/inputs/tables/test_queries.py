@@ -7,7 +7,7 @@ import pytest
 
 from evenhand.exceptions import DataFileError, EvenhandError, InvalidInputError, MissingExtraError
 from evenhand.inputs.tables import open_table, read_table
-from evenhand.inputs.tables.queries import query
+from evenhand.inputs.tables.lakes import query
 
 
 @pytest.fixture

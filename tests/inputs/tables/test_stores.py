@@ -13,9 +13,9 @@ from pyarrow.fs import AzureFileSystem, GcsFileSystem
 
 from evenhand.exceptions import DataFileError, MissingExtraError
 from evenhand.inputs.tables import is_folder, open_table, read_table
-from evenhand.inputs.tables.addresses import Address
-from evenhand.inputs.tables.read_inputs import fingerprint_input, name_of_input
-from evenhand.inputs.tables.stores import Store
+from evenhand.inputs.tables.open import fingerprint_input, name_of_input
+from evenhand.inputs.tables.raw import Address
+from evenhand.inputs.tables.remote import Store
 
 TABLE = pd.DataFrame({"income": [1.5, 2.5, 3.5], "sex": ["f", "m", "f"], "year": [2023, 2024, 2024]})
 

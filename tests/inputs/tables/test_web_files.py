@@ -9,7 +9,7 @@ import pytest
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.tables import open_table, read_table
-from evenhand.inputs.tables.web_files import WebFile
+from evenhand.inputs.tables.remote import WebFile
 
 TABLE = pd.DataFrame({"income": [1.5, 2.5, 3.5], "sex": ["f", "m", "f"]})
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from evenhand.attribution.sampled import Mixtures
 from evenhand.exceptions import InvalidInputError, MissingExtraError
-from evenhand.models.trees import Tree, TreeEnsemble, contributions, grouped, tree_shap
-from evenhand.models.trees.coded_trees import order_shares
-from evenhand.models.trees.grouped import NumberedRows
+from evenhand.models.trees import Tree, TreeEnsemble, contributions, tree_shap
+from evenhand.models.trees import tree_shap as grouped
+from evenhand.models.trees.tree_shap import NumberedRows, order_shares
 
 TOLERANCE = 1e-9
 
@@ -292,7 +292,7 @@ def test_a_number_of_threads_below_one_is_refused(rng):
 
 
 def test_code_without_a_place_on_disk_is_compiled_all_the_same():
-    from evenhand.system.compiling import compiled
+    from evenhand.system.libraries import compiled
 
     names = {}
     exec(compile("def double(x):\n    return 2 * x", "<nowhere>", "exec"), names)

@@ -12,8 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
+from evenhand.arrays import Floats
 from evenhand.auditing.direction import own_score
-from evenhand.auditing.influences import Influence, gap_key, input_key
+from evenhand.auditing.evidence import Influence, gap_key, input_key
 from evenhand.auditing.options import FindingKey
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import excess
@@ -21,9 +22,6 @@ from evenhand.metrics.roc import auc_influence, hanley_mcneil
 from evenhand.metrics.score_gap import FEW_DEGREES
 from evenhand.report.formatting import listed
 
-__all__ = ["AuditMetric", "People", "audit_metrics", "pair_codes", "people_of", "sorted_pairs"]
-
-Floats: TypeAlias = NDArray[np.float64]
 Part: TypeAlias = Literal["score_gap", "inputs", "weighing", "excess", "outcome", "feature"]
 Scale: TypeAlias = Literal["difference", "ratio"]
 

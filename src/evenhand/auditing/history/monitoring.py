@@ -19,10 +19,8 @@ from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import ROUNDING
 from evenhand.report.formatting import listed
-from evenhand.report.history_page import monitoring_page
+from evenhand.report.history import monitoring_page
 from evenhand.system.files import write_atomically
-
-__all__ = ["Departure", "Monitoring", "Trend", "TrendPoint", "cusum_limit", "monitor", "single_limit"]
 
 _SLACK = 0.5  # the CUSUM is tuned to drifts of one standard error
 _STATES = 160
@@ -36,7 +34,7 @@ class TrendPoint:
 
     Attributes
     ----------
-    value, ci_low, ci_high
+    value, low, high
         The metric and its 95% interval.
     expected, limit_low, limit_high
         What the previous audits lead one to expect, and the limits beyond which the metric alone raises an alarm. NaN
@@ -50,8 +48,8 @@ class TrendPoint:
     audit: str
     value: float
     standard_error: float
-    ci_low: float
-    ci_high: float
+    low: float
+    high: float
     expected: float
     limit_low: float
     limit_high: float
@@ -338,8 +336,8 @@ def _trend(
                 audit=name,
                 value=metric.value,
                 standard_error=metric.standard_error,
-                ci_low=shown(value - half),
-                ci_high=shown(value + half),
+                low=shown(value - half),
+                high=shown(value + half),
                 expected=shown(expected),
                 limit_low=shown(expected - limit),
                 limit_high=shown(expected + limit),

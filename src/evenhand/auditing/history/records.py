@@ -18,23 +18,8 @@ import pyarrow.parquet as pq
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import SCHEMA
 from evenhand.exceptions import DataFileError, InvalidTypeError
-from evenhand.report.conforming import first_fault
 from evenhand.report.formatting import listed
-from evenhand.report.schema import load_schema
-
-__all__ = [
-    "Audit",
-    "History",
-    "RecordedAudit",
-    "comparable",
-    "described",
-    "history_of",
-    "pairs_beside",
-    "read_audit",
-    "read_history",
-    "setting_words",
-    "summary_of",
-]
+from evenhand.report.schema import first_fault, load_schema
 
 Audit: TypeAlias = "AuditResult | Mapping[str, Any] | str | os.PathLike[str]"
 
@@ -243,12 +228,12 @@ def described(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def comparable(value: Any) -> Any:  # noqa: ANN401 - any setting
+def comparable(value: Any) -> Any:
     """A setting in the form in which it is compared: lists are unordered."""
     return sorted(value) if isinstance(value, (list, tuple)) else value
 
 
-def setting_words(value: Any) -> str:  # noqa: ANN401 - any setting
+def setting_words(value: Any) -> str:
     """A setting in a sentence.
 
     Examples

@@ -3,55 +3,387 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evenhand.auditing.assemble import FINISHING_STEPS, assemble
-from evenhand.auditing.cut_offs import SegmentThresholds
-from evenhand.auditing.direction import notes_on_label
-from evenhand.auditing.estimating import RunSize, announce_run
+import narwhals as nw
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import torch
+from numpy.typing import NDArray
+
+from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
+from evenhand.auditing.direction import check_direction, notes_on_label, notes_on_scales
 from evenhand.auditing.finished import merge_batches
-from evenhand.auditing.identities import reference_hash
-from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, StreamOptions
-from evenhand.auditing.people import check_counted
+from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, SegmentThresholds, StreamOptions
+from evenhand.auditing.people import (
+    People,
+    check_counted,
+    check_finances_apart,
+    people_of,
+    reference_hash,
+    weight_unit,
+    with_cut_offs,
+)
+from evenhand.auditing.progress import RunSize, announce_run
+from evenhand.auditing.reference import AuditReference, audited_model, settled_options
 from evenhand.auditing.result import AuditResult
-from evenhand.auditing.streaming.finishing import finishing
-from evenhand.auditing.streaming.manifest import check_resumable, model_probe
-from evenhand.auditing.streaming.opening import OpenedPeople, open_people
-from evenhand.auditing.streaming.planning import StreamPlan, plan_stream, with_known
-from evenhand.auditing.streaming.running import n_workers, run_batches
-from evenhand.auditing.streaming.source import Source, rows_in_batch
-from evenhand.auditing.streaming.spark_tables import at_rest
-from evenhand.auditing.streaming.store import Store, writing
-from evenhand.auditing.streaming.stored_batches import StoredBatches
-from evenhand.auditing.streaming.stored_pairs import StoredPairs, save_sample
-from evenhand.exceptions import InvalidTypeError, StreamError
+from evenhand.auditing.streaming.engines import BatchWork, engine_of
+from evenhand.auditing.streaming.engines.local import BatchContext, computes_here
+from evenhand.auditing.streaming.engines.spark import at_rest
+from evenhand.auditing.streaming.source import (
+    GPU_ROWS,
+    Source,
+    hash_limit,
+    lowest_rows,
+    open_source,
+    read_rows,
+    rows_in_batch,
+    sample_reference,
+)
+from evenhand.auditing.streaming.store import Store, check_resumable, model_probe, writing
+from evenhand.auditing.streaming.stored import StoredBatches, StoredPairs, save_sample
+from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
+from evenhand.inputs.checking.columns import CHECKED_ROWS, unasked, without_unfit
+from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.roles import Columns
-from evenhand.inputs.tables import open_table
-from evenhand.inputs.tables.addresses import shown
+from evenhand.inputs.tables import open_table, typed
+from evenhand.inputs.tables.raw import RawTable, shown
+from evenhand.inputs.validation import check_columns, check_group_names
 from evenhand.models.dispatch import AttributionChoice
-from evenhand.models.input_columns import input_columns
-from evenhand.system.memory import return_freed_memory
-from evenhand.system.progress import progress as shown_progress
-from evenhand.system.threads import one_thread_each
-from evenhand.system.workers import Workers
+from evenhand.models.introspection import input_columns
+from evenhand.system.processes import Processes, Workers
+from evenhand.system.terminal import progress
+from evenhand.system.terminal import progress as shown_progress
+from evenhand.system.threads import MOST_THREADS, Crew, Threads, n_cores, one_thread_each, return_freed_memory
 
-__all__ = ["audit_stream"]
+
+@dataclass(frozen=True, eq=False)
+class OpenedPeople:
+    """The people to audit, before anything is known about the model.
+
+    Attributes
+    ----------
+    people, columns
+        Their rows in batches, and the roles of the columns; unfit columns are not features.
+    reading
+        How the files were read.
+    batch_rows
+        Largest number of people in a batch.
+    content, version
+        SHA-256 of the files, and a description of their version; empty if there are no versions.
+    left_out
+        What a reader must know about columns that were left out.
+    """
+
+    people: Source
+    columns: Columns
+    reading: ReadOptions
+    batch_rows: int
+    content: str
+    version: str
+    left_out: tuple[str, ...]
+
+    @property
+    def versions(self) -> dict[str, str]:
+        """The version by name, if there is one."""
+        return {"source version": self.version} if self.version else {}
+
+
+def open_people(
+    raw: RawTable,
+    columns: Columns,
+    reading: ReadOptions,
+    how: StreamOptions,
+    store: Store,
+    *,
+    asked: Sequence[str],
+    is_named: bool,
+) -> OpenedPeople:
+    """Read the columns of a table once, and split its people into batches.
+
+    Parameters
+    ----------
+    raw, columns, reading
+        The table as stored, the roles of its columns, and how to read them.
+    how, store
+        Size of batches, and the folder for what is converted.
+    asked, is_named
+        Features that the user named, and whether the model names its features.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model needs an id, a date or a saved index that the user did not name.
+    DataFileError
+        If the rows cannot be read, or a column is invalid or ambiguous.
+    StreamError
+        If the converted rows cannot be written.
+    """
+    content, version = raw.fingerprint(), raw.version
+    spool = fingerprint_plain([content, asdict(reading), columns.needed])
+    file = typed(raw, columns.needed, reading)
+    batch_rows = how.batch_rows
+    if batch_rows is None and (how.device or "").startswith("cuda"):
+        batch_rows = GPU_ROWS
+    with writing(store.folder, "nothing has been audited yet"):
+        people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
+    first = _first_rows(people, unasked(columns, asked))
+    columns, left_out = without_unfit(columns, first, asked=asked, is_named=is_named)
+    rows = rows_in_batch(people.n_rows, batch_rows)
+    return OpenedPeople(people, columns, reading, rows, content, version, left_out)
+
+
+def _first_rows(source: Source, columns: list[str]) -> pd.DataFrame:
+    """The number of rows that an audit in memory checks for ids and dates."""
+    rows = np.arange(min(source.n_rows, CHECKED_ROWS))
+    table: pd.DataFrame = read_rows(source, rows, columns).to_pandas(use_threads=False) if columns else pd.DataFrame()
+    return table
+
+
+def n_workers(how: StreamOptions) -> int:
+    """Batches audited at the same time on this machine."""
+    return n_cores() if how.n_jobs is None else how.n_jobs
+
+
+def run_batches(
+    context: BatchContext, source: Source, store: Store, how: StreamOptions, is_shown: bool, pool: Workers
+) -> None:
+    """Audit the batches that are not finished yet, and record who did.
+
+    Raises
+    ------
+    EvenhandError
+        The error of an engine, extended by the number of batches that are kept.
+    """
+    left = [batch for batch in source.batches if not store.is_finished(batch.number)]
+    if not left:
+        return
+    n = len(source.batches)
+    engine = engine_of(how, pool)
+    with progress("batches", n, is_shown=is_shown, done=n - len(left)) as advance:
+        try:
+            who = engine(BatchWork(context, source, store), left, lambda: advance(""))
+        except EvenhandError as error:
+            raise type(error)(f"{str(error).rstrip('.')}. {_kept(source, store)}") from error
+        except KeyboardInterrupt as interrupt:
+            if any(store.is_finished(batch.number) for batch in source.batches):
+                interrupt.add_note(f"{_kept(source, store)} Continue with `resume=True` (--resume).")
+            raise
+    store.write_json("engine.json", {"batches": len(left), "engine": who})
+
+
+def _kept(source: Source, store: Store) -> str:
+    n_done = sum(store.is_finished(batch.number) for batch in source.batches)
+    return f"{n_done} of {len(source.batches)} batches are finished and kept in {str(store.folder)!r}."
+
+
+_MANY_PEOPLE = 500_000  # whose evidence is worth starting processes for, if they do not run yet
+
+
+@contextmanager
+def finishing(
+    how: StreamOptions, pool: Workers, people: Source, reference: AuditReference, store: Store
+) -> Iterator[Crew]:
+    """Who works on batches, each of which is read where it is worked on; processes that are not needed are ended.
+
+    Raises
+    ------
+    StreamError
+        If a process is lost.
+    """
+    is_many = min(pool.n_workers, len(people.batches)) > MOST_THREADS
+    is_local = how.engine in ("local", "processes") and computes_here(reference)
+    repays = pool.is_started or (reference.evidence is not None and people.n_rows >= _MANY_PEOPLE)
+    try:
+        if is_many and is_local and repays:
+            yield Processes(pool, store.folder)
+        else:
+            pool.end()
+            yield Threads(min(pool.n_workers, MOST_THREADS))
+    except BrokenExecutor as lost:
+        raise StreamError(
+            f"A worker was lost after the last batch ({type(lost).__name__}: {first_line(lost)}); it may have run out "
+            f"of memory: all {len(people.batches)} batches are kept, so use fewer workers, and continue with "
+            "`resume=True` (--resume)."
+        ) from lost
+
+
+def reference_table(reference: Any, columns: list[str], reading: ReadOptions) -> pa.Table:
+    """Columns of the reference, which is a table in memory or anything that `evenhand.read_table` accepts.
+
+    Raises
+    ------
+    InvalidInputError
+        If a column is missing.
+    InvalidTypeError
+        If the reference is not a table.
+    """
+    who = "The reference must have the columns of the source, which"
+    table = None if isinstance(reference, (str, os.PathLike)) else _in_memory(reference)
+    if table is not None:
+        return table.select(check_columns(columns, table.column_names, who))
+    if not isinstance(reference, (str, os.PathLike)) and not hasattr(reference, "__arrow_c_stream__"):
+        raise InvalidTypeError(
+            "`reference` must be the path of a file, an address or a pandas, polars or pyarrow table, got "
+            f"{type(reference).__name__}."
+        )
+    raw = open_table(reference, reading)
+    return typed(raw, check_columns(columns, raw.schema.names, who), reading).table
+
+
+def _in_memory(reference: Any) -> pa.Table | None:
+    """The table if it is already in memory; None for any other source."""
+    if isinstance(reference, pa.Table):
+        return reference
+    frame = nw.from_native(reference, eager_only=True, pass_through=True)
+    return frame.to_arrow() if isinstance(frame, nw.DataFrame) else None
+
+
+# Each draw has a separate seed, so that draws for different purposes are independent.
+_REFERENCE_SEED, _EVIDENCE_SEED = 1_000_003, 2_000_003
+_MOST_KNOWN_VALUES = 20_000_000  # attributions of the reference kept in memory: 160 MB in single precision
+
+
+@dataclass(frozen=True, eq=False)
+class StreamPlan:
+    """What is determined before the first batch.
+
+    Attributes
+    ----------
+    context
+        What every batch needs.
+    reference_hash, how
+        SHA-256 of the reference, and a description of how it was chosen.
+    is_separate
+        Whether the reference is not drawn from the source.
+    notes
+        What a reader must know about the threshold and about units.
+    """
+
+    context: BatchContext
+    reference_hash: str
+    how: str
+    is_separate: bool
+    notes: tuple[str, ...]
+
+
+def plan_stream(
+    model: Any,
+    opened: OpenedPeople,
+    reference: Any,
+    options: AuditOptions,
+    how: StreamOptions,
+) -> StreamPlan:
+    """Choose and fit the reference.
+
+    Raises
+    ------
+    InvalidInputError
+        If the people of the reference cannot be used, or the model cannot be audited on them.
+    """
+    people, columns, seed = opened.people, opened.columns, options.random_state
+    financial = check_columns(options.financial_features, columns.features, "`financial_features`")
+    chosen_rows, table, words = _reference_rows(opened, reference, how.reference_people, seed)
+    rows = columns.rows_of(table, "The reference")
+    assert rows.table is not None
+    assert rows.groups is not None
+    audited = audited_model(_on_device(model, how.device), _of_probabilities(options), rows.table)
+    unit = weight_unit(rows.sample_weight, columns.sample_weight or "")
+    pool = people_of(rows, audited, rows.groups.names, "The reference", unit)
+    pool = _checked_pool(with_cut_offs(pool, options, rows.by, "the reference"))
+    check_finances_apart(pool, financial)
+    if options.favorable is None:
+        check_direction(audited, pool)
+    options, on_threshold = settled_options(model, audited, options, financial)
+    notes = (*notes_on_scales(model, audited, pool.table), *on_threshold)
+    with one_thread_each():
+        fitted = with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)
+    n_compared = how.evidence_people
+    context = BatchContext(
+        reference=fitted,
+        columns=columns,
+        reference_rows=chosen_rows,
+        screened=lowest_rows(people.n_rows, PROXY_PEOPLE, seed) if options.evidence else np.zeros(0, dtype=np.int64),
+        evidence_seed=seed + _EVIDENCE_SEED,
+        evidence_below=None if n_compared is None else hash_limit(people.n_rows, n_compared, seed + _EVIDENCE_SEED),
+        unit_of_weight=unit,
+    )
+    return StreamPlan(context, fingerprint_table(table.to_pandas()), words, reference is not None, notes)
+
+
+def _reference_rows(
+    opened: OpenedPeople,
+    reference: Any,
+    n_people: int,
+    random_state: int,
+) -> tuple[NDArray[np.int64] | None, pa.Table, str]:
+    """The reference's rows in the source, if it comes from there; its table; and a description of its origin."""
+    source, columns = opened.people, opened.columns
+    if reference is None:
+        sampled = sample_reference(source, columns, n_people, random_state + _REFERENCE_SEED)
+        return sampled.rows, read_rows(source, sampled.rows, columns.needed), sampled.how
+    table = reference_table(reference, columns.needed, opened.reading)
+    return None, table, f"{len(table):,} people given as the reference"
+
+
+def with_known(reference: AuditReference, n_rows: int) -> AuditReference:
+    """The reference with its people explained beforehand, if memory allows and most are needed repeatedly."""
+    pool, evidence = reference.pool, reference.evidence
+    n_values = pool.x.numel() * len(pool.groups.names)
+    if n_values > _MOST_KNOWN_VALUES or n_rows < 2 * len(pool):
+        return reference
+    if evidence is not None and 3 * n_values <= _MOST_KNOWN_VALUES:
+        halved = evidence.explainer
+        known = replace(halved, explainer=halved.explainer.knowing(pool.x, pool.labels))
+        evidence = replace(evidence, explainer=known)
+    return replace(reference, explainer=reference.explainer.knowing(pool.x, pool.labels), evidence=evidence)
+
+
+def _checked_pool(pool: People) -> People:
+    check_group_names(pool.groups.counts, "reference")
+    labels = np.unique(pool.labels)
+    if len(labels) < 2:
+        raise InvalidInputError(f"The reference holds only the label {labels[0]}; both 0 and 1 are needed.")
+    return pool
+
+
+def _of_probabilities(options: AuditOptions) -> AuditOptions:
+    """Reject an outcome that is a value."""
+    if options.unit is None:
+        return options
+    raise InvalidInputError(
+        f"An outcome in {options.unit!r} is audited in memory: use `audit` or `audit_given`, or drop `unit` (--unit) "
+        "out."
+    )
+
+
+def _on_device(model: Any, device: str | None) -> Any:
+    """Move the model to the device."""
+    if device is None:
+        return model
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise InvalidInputError(f"`device` is {device!r}, but this machine has no GPU that torch can use.")
+    if not isinstance(model, torch.nn.Module):
+        raise InvalidInputError(f"`device` only applies to torch modules, got a {type(model).__name__}; leave it out.")
+    return model.to(device)
 
 
 def audit_stream(
-    model: Any,  # noqa: ANN401 - any model that `evenhand.audit` takes
-    source: Any,  # noqa: ANN401 - a path, an address, or anything that gives Arrow data
+    model: Any,
+    source: Any,
     *,
     label: str,
     group: str | Sequence[str],
     financial_features: Sequence[str],
     out: str | os.PathLike[str],
-    reference: Any = None,  # noqa: ANN401 - as `source`
+    reference: Any = None,
     reference_people: int = StreamOptions.reference_people,
     batch_rows: int | None = StreamOptions.batch_rows,
     resume: bool = StreamOptions.resume,
@@ -81,7 +413,7 @@ def audit_stream(
     attribution: AttributionChoice = AuditOptions.attribution,
     limits: Mapping[str, float] | None = AuditOptions.limits,
     random_state: int = AuditOptions.random_state,
-    reason_map: Any = None,  # noqa: ANN401 - as in `evenhand.audit`
+    reason_map: Any = None,
     settings: AuditSettings | None = None,
 ) -> AuditResult:
     """Audit the people of files of any size, in memory that does not grow with their number.
@@ -247,7 +579,7 @@ def audit_stream(
         return _finished(plan, opened, store, how, progress, on_label, pool)
 
 
-def _check_order(model: Any) -> None:  # noqa: ANN401
+def _check_order(model: Any) -> None:
     if isinstance(model, (str, os.PathLike)):
         raise InvalidTypeError(
             f"`audit_stream` takes the model first and the people second, audit_stream(model, source, ...), got the "

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from evenhand.inputs.checking.names import known_after
-from evenhand.inputs.checking.signs import UNFIT, Distinct, Sign, signs_of
-from evenhand.inputs.validation import is_number_column
-
-__all__ = ["ColumnCheck", "check_column", "check_table"]
+from evenhand.exceptions import InvalidInputError, warn_caller
+from evenhand.inputs.checking.signs import UNFIT, Distinct, Sign, known_after, signs_of
+from evenhand.inputs.roles import Columns
+from evenhand.inputs.validation import MOST_GROUPS, alike_names, check_columns, is_number_column
 
 _EXAMPLES = 3
 _LONGEST_EXAMPLE = 24
@@ -127,3 +127,162 @@ def _number(value: float) -> str:
 
 def _shortened(text: str) -> str:
     return text if len(text) <= _LONGEST_EXAMPLE else f"{text[: _LONGEST_EXAMPLE - 1]}…"
+
+
+SMALL_GROUP = 30
+"""Metrics of groups with fewer people are unstable."""
+
+
+@dataclass(frozen=True)
+class GroupCheck:
+    """The groups of people.
+
+    Attributes
+    ----------
+    name
+        The column, or columns.
+    counts
+        People of each group, the largest first.
+    n_missing
+        People without a group.
+    alike
+        Names that differ only in typing, grouped.
+    """
+
+    name: str
+    counts: Mapping[str, int]
+    n_missing: int
+    alike: tuple[tuple[str, ...], ...]
+
+    @property
+    def are_many(self) -> bool:
+        """Whether there are more groups than an audit can compare."""
+        return len(self.counts) > MOST_GROUPS
+
+    @property
+    def small(self) -> dict[str, int]:
+        """Groups with too few people."""
+        return {name: n for name, n in self.counts.items() if n < SMALL_GROUP}
+
+    def sentences(self) -> Iterator[tuple[str, str]]:
+        """What is suspicious: a kind and a sentence each."""
+        if len(self.counts) < 2:
+            yield "one group", f"{self.name!r} has fewer than two groups, but at least two are needed to compare."
+        if self.are_many:
+            yield (
+                "many groups",
+                f"{self.name!r} has {len(self.counts):,} values, too many for groups; combine them, or turn a "
+                "number such as an age into a few ranges.",
+            )
+            return
+        for names in self.alike:
+            shown = ", ".join(f"{name!r} ({self.counts[name]:,})" for name in names)
+            yield (
+                "alike groups",
+                f"{self.name!r} has groups whose names differ only in typing: {shown}; combine them.",
+            )
+        if self.small:
+            shown = ", ".join(f"{name!r} ({n:,})" for name, n in self.small.items())
+            yield (
+                "small groups",
+                f"{self.name!r} has groups with fewer than {SMALL_GROUP} people, whose metrics are unstable: {shown}; "
+                "combine them, or leave them out.",
+            )
+        if self.n_missing:
+            yield (
+                "missing group",
+                f"{self.n_missing:,} people have no group; `drop_missing` leaves them out and counts them.",
+            )
+
+
+def check_groups(groups: pd.Series[str], name: str) -> GroupCheck:
+    """The groups of people by name, missing if someone has none.
+
+    Examples
+    --------
+    >>> check_groups(pd.Series(["f", "m", "F", "m", None]), "sex").alike
+    (('f', 'F'),)
+    """
+    counts = groups.value_counts()
+    sizes = {str(group): int(n) for group, n in counts.items()}
+    return GroupCheck(name, sizes, int(groups.isna().sum()), tuple(alike_names(sorted(sizes, reverse=True))))
+
+
+CHECKED_ROWS = 10_000
+"""Number of rows that show whether a column is an id, a date or a saved index; the same in memory and streamed."""
+
+
+def unasked(columns: Columns, asked: Iterable[str]) -> list[str]:
+    """Features that the user did not name."""
+    kept = {name.strip() for name in asked}
+    return [name for name in columns.features if name.strip() not in kept]
+
+
+def without_unfit(
+    columns: Columns, rows: pd.DataFrame, *, asked: Iterable[str], is_named: bool
+) -> tuple[Columns, tuple[str, ...]]:
+    """Remove ids, dates and saved indexes from the features, and return a sentence on what was left out.
+
+    Parameters
+    ----------
+    columns
+        The roles of the columns.
+    rows
+        The features not named by the user, for everyone or for the first `CHECKED_ROWS` people.
+    asked
+        Features that the user named, which are always kept.
+    is_named
+        Whether the model names the features, so that it needs each of them.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model needs an id, a date or a saved index that the user did not name.
+    """
+    looked_at = rows[unasked(columns, asked)]
+    unfit = {c.name: c.signs[0] for c in check_table(looked_at[:CHECKED_ROWS]) if c.is_unfit}
+    if not unfit:
+        return columns, ()
+    shown = ", ".join(f"{name!r} ({sign.kind}: {sign.clause})" for name, sign in unfit.items())
+    if is_named:
+        raise InvalidInputError(
+            f"The model uses {shown}, from which no model should learn; audit a model without it, or name "
+            f"{'it' if len(unfit) == 1 else 'them'} in `keep_inputs` (--keep-inputs) to audit this one as it is."
+        )
+    sentence = (
+        f"Left out of the inputs: {shown}. If the model uses one of them, name it in `keep_inputs` (--keep-inputs), "
+        "and the rest in `drop` (--drop)."
+    )
+    warn_caller(sentence)
+    features = check_columns([name for name in columns.features if name not in unfit], columns.features, "The model")
+    return replace(columns, features=tuple(features)), (sentence,)
+
+
+_MOST_OF_A_KIND = 3
+_MOST_NAMES = 6
+
+
+def few_sentences(remarks: Iterable[tuple[str, str, str]]) -> list[str]:
+    """A sentence for each remark (column, kind and sentence), or one for a kind that many columns share.
+
+    Examples
+    --------
+    >>> few_sentences([("when", "date", "'when' holds dates.")])
+    ["'when' holds dates."]
+    >>> few_sentences([(name, "date", "") for name in "abcd"])
+    ["4 columns, date: 'a', 'b', 'c', 'd'."]
+    """
+    by_kind: dict[str, dict[str, str]] = {}
+    for column, kind, sentence in remarks:
+        by_kind.setdefault(kind, {})[column] = sentence
+    sentences: list[str] = []
+    for kind, found in by_kind.items():
+        names = [repr(name) for name in found]
+        if len(names) <= _MOST_OF_A_KIND:
+            sentences += found.values()
+        elif len(names) <= _MOST_NAMES:
+            sentences.append(f"{len(names)} columns, {kind}: {', '.join(names)}.")
+        else:
+            shown = ", ".join(names[:_MOST_NAMES])
+            sentences.append(f"{len(names)} columns, {kind}: {shown} and {len(names) - _MOST_NAMES} more.")
+    return sentences

@@ -22,10 +22,7 @@ from pyarrow import csv as arrow_csv
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.read_options import ReadOptions
-from evenhand.inputs.tables.data_files import LocalFile, fingerprint_files
-from evenhand.inputs.tables.raw import check_names, header_row, named, reading
-
-__all__ = ["CsvFile"]
+from evenhand.inputs.tables.raw import LocalFile, check_names, fingerprint_files, header_row, named, reading
 
 _SEPARATORS = ",;\t|"
 _BLOCK = 32 << 20
@@ -111,7 +108,7 @@ class CsvFile:
         n_empty = n_ragged = n_pieces = 0
         kept = None
 
-        def skip_ragged(row: Any) -> str:  # noqa: ANN401 - an `InvalidRow` of pyarrow
+        def skip_ragged(row: Any) -> str:
             nonlocal n_empty, n_ragged
             is_empty = not row.text.strip(f" \t\r\n{self.separator}")
             n_empty, n_ragged = n_empty + is_empty, n_ragged + (not is_empty)
@@ -136,7 +133,7 @@ class CsvFile:
         opener: Any = gzip.open if self.file.path.name.lower().endswith(".gz") else open
         return _Utf8(opener(self.file.path, "rb"), self.encoding, self.where)
 
-    def _parsed(self, file: _Utf8, on_ragged: Any) -> Iterator[pa.Table]:  # noqa: ANN401 - called with an `InvalidRow`
+    def _parsed(self, file: _Utf8, on_ragged: Any) -> Iterator[pa.Table]:
         places = [str(place) for place in range(self._width)]
         rest = io.BufferedReader(file, _HEAD)
         for _ in range(self._lines_before):
@@ -238,7 +235,7 @@ class _Utf8(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401 - a writable buffer
+    def readinto(self, buffer: Any) -> int:
         while not self._left:
             chunk = self._file.read(len(buffer))
             if self._is_first and chunk.startswith(_UTF16_MARKS) and self._encoding == "utf-8-sig":

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import pyarrow as pa
 
 from evenhand.exceptions import DataFileError, EvenhandError, first_line
-
-__all__ = ["RawTable", "check_names", "header_row", "named", "reading"]
+from evenhand.system.files import PrivateFolder
 
 
 class RawTable(Protocol):
@@ -99,3 +104,180 @@ def reading(where: str) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
             raise
         raise DataFileError(f"{where} cannot be read: {first_line(error)}.") from error
+
+
+_CHUNK = 1 << 22
+
+
+class DataFile(Protocol):
+    """A file whose bytes can be read in any order, here and in other processes."""
+
+    @property
+    def name(self) -> str:
+        """Name shown to users, without secrets."""
+
+    @property
+    def is_near(self) -> bool:
+        """Whether it is on a local disk, so that small reads are cheap."""
+
+    def open(self) -> pa.NativeFile:
+        """Open the file; the caller closes it."""
+
+    def absolute(self) -> DataFile:
+        """The same file for a process in a different folder."""
+
+    def state(self) -> Iterable[bytes]:
+        """What changes when the file does: its bytes, or its version in the store."""
+
+
+@dataclass(frozen=True)
+class LocalFile:
+    """A local file.
+
+    Attributes
+    ----------
+    path
+        Path of the file.
+    name
+        Name shown to users: its path, or where it was copied from.
+    folder
+        Folder of a copy, kept as long as the file is.
+    """
+
+    path: Path
+    name: str
+    folder: PrivateFolder | None = field(default=None, repr=False, compare=False)
+    is_near = True
+
+    @classmethod
+    def at(cls, path: Path) -> LocalFile:
+        """The file at a path."""
+        return cls(path, str(path))
+
+    @property
+    def where(self) -> str:
+        """Name of the file, for messages."""
+        return repr(self.name)
+
+    def open(self) -> pa.NativeFile:
+        """The bytes, mapped into memory."""
+        return pa.memory_map(str(self.path))
+
+    def absolute(self) -> LocalFile:
+        """The same file for a process in a different folder."""
+        return LocalFile(self.path.absolute(), self.name, self.folder)
+
+    def state(self) -> Iterable[bytes]:
+        """Name, size and bytes."""
+        yield f"{self.path.name}:{self.path.stat().st_size}:".encode()
+        with self.path.open("rb") as file:
+            while chunk := file.read(_CHUNK):
+                yield chunk
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocalFile, (self.path, self.name)  # a copy is removed by the process that made it
+
+
+def fingerprint_files(files: Iterable[DataFile]) -> str:
+    """SHA-256 of the states of files."""
+    digest = hashlib.sha256()
+    for file in files:
+        for part in file.state():
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def on_full_disk(name: str, error: BaseException) -> str:
+    """A sentence on a copy for which the disk has no space; empty for any other error."""
+    if not isinstance(error, OSError) or error.errno != errno.ENOSPC:
+        return ""
+    return f"{name!r} cannot be copied: {error.strerror}; free some space, or set TMPDIR to a folder on a larger disk."
+
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # a single letter is a Windows drive
+_OPEN_QUERY = ("endpoint_override", "region", "scheme")  # settings that are not secret
+_CONTAINER_FIRST = ("abfs", "abfss")  # container@account: the first part is a place, not a user
+
+
+@dataclass(frozen=True)
+class Address:
+    """The location of a table outside the local folders.
+
+    Attributes
+    ----------
+    text
+        As typed; may contain a password, so never show it.
+    scheme
+        In lower case, such as "s3".
+    name
+        The part that may be shown.
+    """
+
+    text: str = field(repr=False)
+    scheme: str
+    name: str
+
+    @classmethod
+    def of(cls, text: str) -> Address | None:
+        """Parse an address; None for a path.
+
+        Examples
+        --------
+        >>> Address.of("s3://KEY:SECRET@loans/2024.parquet?region=eu-west-1")
+        Address(scheme='s3', name='s3://loans/2024.parquet?region=eu-west-1')
+        >>> print(Address.of("loans/2024.parquet"))
+        None
+        """
+        found = _SCHEME.match(text)
+        return None if found is None else cls(text, found[1].lower(), shown(text))
+
+    @property
+    def last_part(self) -> str:
+        """The name of the file, or of the folder."""
+        return unquote(urlsplit(self.text).path.rstrip("/").rpartition("/")[2]) or self.name
+
+    def without_secrets(self, message: str) -> str:
+        """Redact the secrets of the address in a library's message.
+
+        Examples
+        --------
+        >>> Address.of("s3://KEY:SECRET@loans/x").without_secrets("no user 'KEY', key 'SECRET'")
+        "no user '***', key '***'"
+        """
+        for secret in sorted(_secrets(self.text), key=len, reverse=True):
+            message = message.replace(secret, "***")
+        return message
+
+
+def shown(text: str) -> str:
+    """An address without user, password, and anything but settings in the query; a path unchanged.
+
+    Examples
+    --------
+    >>> shown("https://ann:pw@bank.example/loans.csv?sv=2024&sig=abc")
+    'https://bank.example/loans.csv?...'
+    >>> shown("abfss://loans:key@bank.dfs.core.windows.net/2024")
+    'abfss://loans@bank.dfs.core.windows.net/2024'
+    """
+    if _SCHEME.match(text) is None:
+        return text
+    parts = urlsplit(text)
+    user, _, host = parts.netloc.rpartition("@")
+    place = user.partition(":")[0] if parts.scheme.lower() in _CONTAINER_FIRST else ""
+    query = parse_qsl(parts.query)
+    kept = urlencode([(name, value) for name, value in query if name in _OPEN_QUERY], safe=":/")
+    hidden = "..." if parts.query and any(name not in _OPEN_QUERY for name, _ in query or [("", "")]) else ""
+    return urlunsplit(
+        parts._replace(
+            netloc=f"{place}@{host}" if place else host, query="&".join(filter(None, (kept, hidden))), fragment=""
+        )
+    )
+
+
+def _secrets(text: str) -> set[str]:
+    parts = urlsplit(text)
+    user, _, password = parts.netloc.rpartition("@")[0].partition(":")
+    names = () if parts.scheme.lower() in _CONTAINER_FIRST else (user,)
+    query = [value for name, value in parse_qsl(parts.query) if name not in _OPEN_QUERY and len(value) > 3]
+    hidden = {*names, password, *query, parts.query if query else ""}
+    return {form for value in hidden if value for form in (value, unquote(value))}

@@ -18,9 +18,14 @@ from evenhand.metrics.disparity.calibration import (
     GroupCalibration,
     group_calibration,
 )
-from evenhand.metrics.disparity.errors import GroupErrorRates, error_rates
-from evenhand.metrics.disparity.gaps import GapEstimate, outcome_gaps
-from evenhand.metrics.disparity.scores import ScoreDisparity, score_disparity
+from evenhand.metrics.disparity.errors import (
+    GapEstimate,
+    GroupErrorRates,
+    ScoreDisparity,
+    error_rates,
+    outcome_gaps,
+    score_disparity,
+)
 from evenhand.metrics.disparity.segments import SegmentApproval, SegmentedApproval, segmented_approvals
 from evenhand.metrics.estimate import Estimate
 

@@ -6,24 +6,26 @@ import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special, stats
 from statsmodels.genmod.families import Binomial
 from statsmodels.genmod.generalized_linear_model import GLM
 
+from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.checks import binary_values, check_at_least, check_open_fraction, check_same_length, finite_scores
-from evenhand.metrics.disparity.intervals import wilson
-from evenhand.metrics.disparity.membership import membership_of, nobody_in
-from evenhand.metrics.estimate import Estimate, Plain, not_estimable
-
-__all__ = ["CalibrationBin", "CalibrationTable", "GroupCalibration", "group_calibration"]
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
+from evenhand.metrics.disparity.intervals import membership_of, nobody_in, wilson
+from evenhand.metrics.estimate import (
+    Estimate,
+    Plain,
+    binary_values,
+    check_at_least,
+    check_open_fraction,
+    check_same_length,
+    finite_scores,
+    not_estimable,
+)
 
 _PEOPLE_PER_BIN = 30
 _DRAWS = 2_000

@@ -8,15 +8,26 @@ approvals or few denials.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from scipy import optimize
+from numpy.typing import ArrayLike, NDArray
+from scipy import optimize, special
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
-from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable
-
-__all__ = ["cornfield", "koopman", "newcombe", "wilson"]
+from evenhand.arrays import Floats, Ints
+from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.estimate import (
+    Estimate,
+    RowWeights,
+    effective_number_of_people,
+    group_codes,
+    normal_quantile,
+    not_estimable,
+    row_weights,
+)
 
 _ROUNDING = 1e-12  # of effective counts, as a share of them
 
@@ -94,3 +105,216 @@ def _crossing(function: Callable[[float], float], start: float, direction: int, 
     if function(near) >= level:
         near = start
     return float(optimize.brentq(lambda place: min(function(place), 1e12) - level, near, far, xtol=1e-10))
+
+
+SOFT_NOTE = (
+    "group membership is given as probabilities: counts are sums of probabilities, intervals are normal "
+    "approximations, and differences are understated or overstated if decisions depend on membership beyond them"
+)
+
+WEIGHT_NOTE = (
+    "rates and means are weighted by the sampling weights, counts are people of the sample, and intervals and tests "
+    "use the effective number of people"
+)
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Group membership: codes if known, else probabilities of shape (n, G), and the weight of each row."""
+
+    names: tuple[str, ...]
+    codes: Ints | None
+    probabilities: Floats | None
+    weights: RowWeights
+
+    @property
+    def times(self) -> Floats:
+        """Weight of each row, with a mean of 1 per person."""
+        return self.weights.total
+
+    @property
+    def squares(self) -> Floats:
+        """Sum of the squared weights of each row's people, by which squared influences are weighted."""
+        return self.weights.squares
+
+    @property
+    def is_weighted(self) -> bool:
+        """Whether people have different weights."""
+        return not self.weights.is_equal
+
+    @property
+    def note(self) -> str:
+        """What a reader of counts and intervals must know."""
+        return "; ".join([SOFT_NOTE] * self.is_soft + [WEIGHT_NOTE] * self.is_weighted)
+
+    @property
+    def is_soft(self) -> bool:
+        """Whether membership is given as probabilities."""
+        return self.codes is None
+
+    def column(self, code: int) -> Floats:
+        """Each person's weight in one group."""
+        if self.probabilities is not None:
+            return self.probabilities[:, code]
+        assert self.codes is not None
+        return np.asarray(self.codes == code, dtype=np.float64)
+
+    def sums(self, values: NDArray[Any]) -> Floats:
+        """Weighted sum of `values` over each group, of shape (G,)."""
+        return self._sums(self.times * values)
+
+    def counts(self, values: NDArray[Any]) -> Floats:
+        """Sum of `values` over the people of each group, whatever their weights."""
+        return self._sums(self.weights.count * values)
+
+    def _sums(self, values: NDArray[Any]) -> Floats:
+        if self.probabilities is not None:
+            return np.asarray(values @ self.probabilities, dtype=np.float64)
+        assert self.codes is not None
+        return np.bincount(self.codes, weights=values, minlength=len(self.names)).astype(np.float64)
+
+    def effective_counts(self, values: Ints, subset: NDArray[np.bool_]) -> tuple[Floats, Floats]:
+        """Effective number of 1s, and of people, of `subset` in each group; membership is known."""
+        assert self.codes is not None
+        return effective_counts(self.codes[subset], len(self.names), values[subset], self.weights.rows(subset))
+
+    def n_effective(self, code: int) -> float:
+        """The number of people with known membership that would carry the same information."""
+        weights = self.column(code)
+        if not weights.any():
+            return 0.0
+        squares = float(self.squares @ weights**2)
+        # The squares of the tiniest probabilities are 0 in floating point.
+        return float(self.times @ weights) ** 2 / squares if squares else math.nan
+
+    def count(self, value: float) -> float:
+        """A count of people: an integer if membership is known."""
+        return float(value) if self.is_soft else round(value)
+
+
+def effective_counts(codes: Ints, n_codes: int, values: Ints, weights: RowWeights) -> tuple[Floats, Floats]:
+    r"""Effective number of 1s, and of people, of each code.
+
+    For a weighted rate p with the linearized variance V, it is p (1 - p) / V people, the size of a simple random sample
+    with that variance, and never more than there are (Korn and Graubard 1998); for a rate of 0 or 1, which has no
+    variance in the sample, it is Kish's number. If everyone has the same weight, these are the counts.
+    """
+
+    def sums(of: NDArray[Any]) -> Floats:
+        return np.bincount(codes, of, minlength=n_codes).astype(np.float64)
+
+    people, ones = sums(weights.total), sums(weights.total * values)
+    if weights.is_equal:
+        return ones, people
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rate = np.where(people > 0, ones / people, 0.0)
+        variance = sums(weights.squares * (values - rate[codes]) ** 2) / people**2
+        worth = np.where(variance > 0, rate * (1 - rate) / variance, np.inf)
+    kish = effective_number_of_people(people, sums(weights.squares))
+    number = np.where(np.isinf(worth), kish, np.minimum(worth, sums(weights.count)))
+    return rate * number, number
+
+
+def membership_of(
+    group: ArrayLike, n: int, names: Sequence[str] | None, frequency: ArrayLike | RowWeights | None
+) -> Membership:
+    """Membership of `n` rows, at least one, from codes of shape (n,) or probabilities of shape (n, G)."""
+    weights = row_weights(frequency, n)
+    values = np.asarray(group)
+    if values.ndim not in (1, 2):
+        raise InvalidInputError(
+            f"`group` must be codes of shape (n,) or probabilities of shape (n, G), got shape {values.shape}."
+        )
+    if values.ndim == 2 and len(values) == n:
+        return _soft_membership(values, names, weights)
+    codes, readable = group_codes(values, n, names)
+    _check_names(readable)
+    return Membership(readable, codes, None, weights)
+
+
+def reference_code_of(members: Membership, reference: str | None) -> int:
+    """Code of the group with that name, by default of the largest; never a group without people."""
+    sizes = members.sums(np.ones(len(members.times)))
+    if reference is None:
+        return int(sizes.argmax())
+    if reference not in members.names:
+        raise InvalidInputError(f"`reference` must be one of the groups {list(members.names)}, got {reference!r}.")
+    code = members.names.index(reference)
+    if sizes[code] == 0:
+        raise InvalidInputError(f"`reference` group {reference!r} has no one in it; choose a group with people.")
+    return code
+
+
+def nobody_in(members: Membership, code: int) -> str:
+    """Why there is no metric for a group without people."""
+    return f"not estimable: no one in group {members.names[code]!r}"
+
+
+def _soft_membership(values: NDArray[Any], names: Sequence[str] | None, weights: RowWeights) -> Membership:
+    probabilities = values.astype(np.float64)
+    readable = tuple(str(code) for code in range(values.shape[1])) if names is None else tuple(names)
+    if len(readable) != values.shape[1]:
+        raise InvalidInputError(
+            f"`names` has {len(readable)} names for {values.shape[1]} columns of probabilities; give one per column."
+        )
+    _check_names(readable)
+    is_bad = ~((probabilities >= 0).all(axis=1) & (np.abs(probabilities.sum(axis=1) - 1) <= 1e-6))
+    if is_bad.any():
+        raise InvalidInputError(
+            f"`group` probabilities must be at least 0 and sum to 1 for each person, got {int(is_bad.sum())} rows that "
+            f"do not, the first at {int(is_bad.argmax())}; divide each row by its sum, or drop those people."
+        )
+    return Membership(readable, None, probabilities, weights)
+
+
+def _check_names(names: tuple[str, ...]) -> None:
+    if len(names) < 2:
+        raise InvalidInputError(f"At least two groups are needed to compare, got {list(names)}; check `group`.")
+    repeated = sorted({name for name in names if names.count(name) > 1})
+    if repeated:
+        raise InvalidInputError(f"`names` must be unique, got {repeated} more than once.")
+
+
+def weighted_mean(values: NDArray[Any], weights: Floats, times: Floats) -> tuple[float, Floats]:
+    """Weighted mean, and the influence of a person of weight 1 on it; see `standard_error`."""
+    counted = times * weights
+    total = float(counted.sum())
+    mean = float(counted @ values) / total
+    return mean, weights * (values - mean) / total
+
+
+def standard_error(influence: Floats, squares: Floats) -> float:
+    """Error of a metric from influences of people of weight 1, and the squared weights of people."""
+    return float(np.sqrt(squares @ influence**2))
+
+
+def group_mean(members: Membership, code: int, values: Floats, confidence: float) -> Estimate:
+    """Weighted mean of the group with Student's interval on the effective number of people."""
+    weights, times = members.column(code), members.times
+    if not weights.any():
+        return not_estimable(nobody_in(members, code))
+    mean, influence = weighted_mean(values, weights, times)
+    degrees = float(times @ weights) ** 2 / float(members.squares @ weights**2) - 1
+    if degrees <= 1e-9:
+        return Estimate(mean, math.nan, math.nan, "no interval: one person")
+    error = standard_error(influence, members.squares) * np.sqrt((degrees + 1) / degrees)
+    half = float(special.stdtrit(degrees, 0.5 + confidence / 2) * error)
+    return Estimate(mean, mean - half, mean + half)
+
+
+def group_rate(
+    members: Membership, code: int, values: Ints, subset: NDArray[np.bool_], absent: str, confidence: float
+) -> Estimate:
+    """Share of 1s among the group's people in `subset`."""
+    weights = members.column(code) * subset
+    total = float(members.times @ weights)
+    if total == 0:
+        return not_estimable(f"not estimable: {absent} in group {members.names[code]!r}")
+    rate, influence = weighted_mean(values, weights, members.times)
+    if not members.is_soft:
+        ones, people = float((members.times * weights) @ values), total
+        if members.is_weighted:
+            ones, people = (float(counts[code]) for counts in members.effective_counts(values, subset))
+        return Estimate(rate, *wilson(ones, people, confidence))
+    half = normal_quantile(confidence) * standard_error(influence, members.squares)
+    return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half))

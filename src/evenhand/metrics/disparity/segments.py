@@ -8,26 +8,26 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 from statsmodels.stats.contingency_tables import StratifiedTable
 
+from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.checks import binary_values, check_open_fraction
-from evenhand.metrics.disparity.intervals import cornfield, koopman, wilson
-from evenhand.metrics.disparity.membership import effective_counts, membership_of, reference_code_of
-from evenhand.metrics.estimate import Estimate, Plain, not_estimable
-from evenhand.metrics.weights import RowWeights
-
-__all__ = ["SegmentApproval", "SegmentedApproval", "segmented_approvals"]
-
-Floats: TypeAlias = NDArray[np.float64]
-Ints: TypeAlias = NDArray[np.int64]
+from evenhand.metrics.disparity.intervals import (
+    cornfield,
+    effective_counts,
+    koopman,
+    membership_of,
+    reference_code_of,
+    wilson,
+)
+from evenhand.metrics.estimate import Estimate, Plain, RowWeights, binary_values, check_open_fraction, not_estimable
 
 # A control column with more values is a measurement, which should be binned first.
 _MOST_SEGMENTS = 200

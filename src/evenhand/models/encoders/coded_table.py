@@ -13,15 +13,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
+from evenhand.arrays import Floats
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import is_number_column, text_columns
-from evenhand.models.encoders.named_columns import OneToOne
-
-__all__ = ["CodedTable", "has_categories"]
-
-Floats = NDArray[np.float64]
+from evenhand.models.encoders.pipelines import OneToOne
 
 # What pandas finds in a column of objects.
 _NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
@@ -76,7 +72,7 @@ class ValueCodes:
         self.meet(sorted(found, key=lambda value: (type(value).__name__, value)))
         return np.asarray([*(self.places[value] for value in found), np.nan])[which]
 
-    def decoded(self, codes: Floats) -> Any:  # noqa: ANN401 - an array of the column's type
+    def decoded(self, codes: Floats) -> Any:
         """The values of codes, as an array of the column's type."""
         is_missing = ~(codes < len(self.values))  # even if a column has no values
         place = np.where(is_missing, -1, codes).astype(np.int64)

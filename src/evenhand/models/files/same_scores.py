@@ -15,9 +15,7 @@ from sklearn.base import BaseEstimator
 
 from evenhand.exceptions import EvenhandError, InvalidInputError, first_line
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.files.sound_trees import held_by
-
-__all__ = ["check_scores"]
+from evenhand.models.files.skops import held_by
 
 _MADE_UP = 64  # people
 _TOLERANCE = 1e-4  # of a probability
@@ -58,7 +56,7 @@ def check_scores(model: object) -> None:
             waiting.extend(held_by(part))
 
 
-def _is_checked(model: Any) -> bool:  # noqa: ANN401 - a classifier of scikit-learn
+def _is_checked(model: Any) -> bool:
     """Whether the model takes numbers and can be read; refuse it if its own scores then differ."""
     name = type(model).__name__
     try:
@@ -88,7 +86,7 @@ def _is_checked(model: Any) -> bool:  # noqa: ANN401 - a classifier of scikit-le
     return True
 
 
-def _people(model: Any) -> pd.DataFrame | None:  # noqa: ANN401
+def _people(model: Any) -> pd.DataFrame | None:
     """People with the columns that the model takes; None if it does not name them, or takes too many."""
     rng = np.random.default_rng(0)
     names = getattr(model, "feature_names_in_", range(int(getattr(model, "n_features_in_", 0))))

@@ -12,13 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from evenhand.arrays import Floats
 from evenhand.system.processes import limit_resources
-
-__all__ = ["catboost_model", "main", "seconds_for"]
-
-Floats = NDArray[np.float64]
 
 _MISSING = 0.05  # share of values
 _MADE_UP = 512  # people
@@ -70,7 +66,7 @@ def _read_xgboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def _read_lightgbm(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     import lightgbm
 
-    from evenhand.models.trees.lightgbm_trees import sigmoid_of
+    from evenhand.models.trees.libraries import sigmoid_of
 
     booster = lightgbm.Booster(model_file=source, params={"verbose": -1})
 
@@ -81,7 +77,7 @@ def _read_lightgbm(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    from evenhand.models.trees.catboost_trees import takes_words
+    from evenhand.models.trees.libraries import takes_words
 
     model = catboost_model(Path(source))
     if not takes_words(model):
@@ -90,7 +86,7 @@ def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return {}, {"takes_words": True}
 
 
-def catboost_model(path: Path) -> Any:  # noqa: ANN401 - catboost ships no types
+def catboost_model(path: Path) -> Any:
     """The model of a CatBoost file, as the library reads it."""
     import catboost
 
@@ -99,11 +95,11 @@ def catboost_model(path: Path) -> Any:  # noqa: ANN401 - catboost ships no types
     return model
 
 
-def _score_anyone(model: Any) -> None:  # noqa: ANN401
+def _score_anyone(model: Any) -> None:
     """Let a model with categories score made-up people, so that damage inside a file shows here."""
     import pandas as pd
 
-    from evenhand.models.trees.catboost_trees import word_features
+    from evenhand.models.trees.libraries import word_features
 
     rng = np.random.default_rng(0)
     words = word_features(model)
@@ -120,7 +116,7 @@ def _score_anyone(model: Any) -> None:  # noqa: ANN401
 
 
 def _stored(
-    model: Any,  # noqa: ANN401 - a model of one of the libraries
+    model: Any,
     score: Callable[[Floats], Floats],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A tree ensemble as plain arrays and plain values, with made-up people and the library's scores of them."""
@@ -140,7 +136,7 @@ def _stored(
     return arrays | {"people": people, "scores": np.asarray(score(people), dtype=np.float64)}, rest
 
 
-def _people_at_splits(ensemble: Any) -> Floats:  # noqa: ANN401 - a TreeEnsemble
+def _people_at_splits(ensemble: Any) -> Floats:
     """Made-up people with values at, below and above the thresholds of the trees; some values are missing."""
     rng = np.random.default_rng(0)
     people = np.full((_MADE_UP, ensemble.n_features), 0.0)
@@ -180,7 +176,7 @@ def _read_pmml(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _read_skops(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    from evenhand.models.files.skops_files import trusted_model
+    from evenhand.models.files.skops import trusted_model
 
     trusted_model(Path(source).read_bytes())
     return {}, {}

@@ -2,7 +2,7 @@
 
 from evenhand.models.trees.coding import coded_matrix, coded_values
 from evenhand.models.trees.ensemble import Tree, TreeEnsemble
-from evenhand.models.trees.reading import read_trees, tree_library
+from evenhand.models.trees.libraries import read_trees, tree_library
 from evenhand.models.trees.tree_shap import contributions
 
 __all__ = [

@@ -12,8 +12,6 @@ from pandas.api.types import is_bool_dtype, is_numeric_dtype
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.trees.ensemble import TreeEnsemble
 
-__all__ = ["coded_matrix", "coded_values"]
-
 
 def coded_matrix(ensemble: TreeEnsemble, table: pd.DataFrame) -> NDArray[np.float64]:
     """The columns of `table` in order, with categories that the model knows by value as codes.

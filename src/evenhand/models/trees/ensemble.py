@@ -13,13 +13,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.system.optional import optional_module
+from evenhand.system.libraries import optional_module
 from evenhand.system.threads import n_cores
 
 if TYPE_CHECKING:  # the process that reads a tree file does without torch
     from evenhand.attribution.sampled import Mixtures
 
-__all__ = ["Tree", "TreeEnsemble"]
 
 Output = Literal["log-odds", "probability"]
 FloatArray = NDArray[np.float64]
@@ -370,7 +369,7 @@ class TreeEnsemble:
         return values.astype(np.float64)
 
 
-def kernel_module(name: str = "kernel") -> Any:  # noqa: ANN401 - its functions are compiled
+def kernel_module(name: str = "kernel") -> Any:
     """The compiled walks, or a different compiled module of this package, imported on first use."""
     return optional_module(f"evenhand.models.trees.{name}", "A tree model", "numba", "trees")
 
@@ -470,7 +469,7 @@ def _words(flags: BoolArray) -> NDArray[np.uint64]:
     return words
 
 
-def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:  # noqa: ANN401 - any numpy type
+def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:
     return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype)
 
 

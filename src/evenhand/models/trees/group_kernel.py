@@ -18,17 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.models.trees.kernel import BASELINE, CONTEXT, EITHER, INPUT, Records, inlined
-from evenhand.system.compiling import Array, Scalar, compiled_in_order
-
-__all__ = [
-    "add_margin",
-    "add_shapley_values",
-    "add_steps",
-    "code_rows",
-    "distinct_rows",
-    "look_up",
-    "runs_of_codes",
-]
+from evenhand.system.libraries import Array, Scalar, compiled_in_order
 
 NODE, FEATURE, ROWS, LAST = range(4)  # columns of the path
 

@@ -12,9 +12,7 @@ import numba
 import numpy as np
 
 from evenhand.models.trees.ensemble import THRESHOLD, THRESHOLD_BUT_ZERO_IS_MISSING, ZERO_REACH
-from evenhand.system.compiling import Array, Function, Scalar, compiled_in_order
-
-__all__ = ["add_contributions", "add_input_contributions", "add_margin", "add_mixtures"]
+from evenhand.system.libraries import Array, Function, Scalar, compiled_in_order
 
 Records = Any  # an array of `NODE`
 

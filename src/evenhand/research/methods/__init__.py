@@ -3,12 +3,10 @@
 from evenhand.research.methods.adversarial import AdversarialDebiasing
 from evenhand.research.methods.agarwal import AgarwalReduction
 from evenhand.research.methods.cec import CEC
-from evenhand.research.methods.disparate_impact_remover import DisparateImpactRemover
-from evenhand.research.methods.fairshap import FairSHAP
 from evenhand.research.methods.hardt import HardtPostProcessing
 from evenhand.research.methods.lagrangian import LagrangianConstraints
-from evenhand.research.methods.method import Method, RepairsTable
-from evenhand.research.methods.network import NetworkMethod, NetworkSettings, Unconstrained
+from evenhand.research.methods.method import Method, NetworkMethod, NetworkSettings, RepairsTable, Unconstrained
+from evenhand.research.methods.preprocessing import DisparateImpactRemover, FairSHAP
 from evenhand.research.methods.registry import make_method, method_names, register_method
 
 __all__ = [

@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from evenhand.research.methods.network import NetworkMethod, NetworkSettings, batches, new_network, seeded
-
-__all__ = ["AdversarialDebiasing", "Adversary", "adversarial_update"]
+from evenhand.research.methods.method import NetworkMethod, NetworkSettings, batches, new_network, seeded
 
 
 class AdversarialDebiasing(NetworkMethod):

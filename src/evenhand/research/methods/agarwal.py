@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor, nn
 
+from evenhand.arrays import Floats, Ints
 from evenhand.attribution import Attribution, attribute
 from evenhand.attribution.gradients import Method as Integration
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
 from evenhand.research.methods.hardt import drawn_decisions
-from evenhand.research.methods.network import (
+from evenhand.research.methods.method import (
     NetworkMethod,
     NetworkSettings,
     logits_of,
@@ -25,12 +26,7 @@ from evenhand.research.methods.network import (
     train_network,
     two_columns,
 )
-from evenhand.system.optional import optional_module
-
-__all__ = ["AgarwalReduction", "AverageLogit"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenhand.system.libraries import optional_module
 
 
 class AgarwalReduction(NetworkMethod):
@@ -89,13 +85,13 @@ class AgarwalReduction(NetworkMethod):
         members = [_network_of(reduction.predictors_[index], x.shape[1], len(x), self.settings) for index in used]
         self.network_ = AverageLogit(members, self.weights_).eval()
 
-    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Floats:  # noqa: ANN401
+    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Floats:
         """Expected decisions, of shape (n, 2)."""
         encoded = self.encoder_.transform(self.audited_table(X))
         decisions = np.stack([logits_of(member, encoded) >= 0 for member in self.network_.members])
         return two_columns((self.weights_ @ decisions).clip(0, 1))
 
-    def predict(self, X: Any, sensitive_features: Any = None) -> Ints:  # noqa: ANN401
+    def predict(self, X: Any, sensitive_features: Any = None) -> Ints:
         """Decisions 0 or 1, of shape (n,), drawn with the method's seed."""
         return drawn_decisions(self.predict_proba(X)[:, 1], self.settings.random_state)
 
@@ -150,7 +146,7 @@ class WeightedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def __init__(self, settings: NetworkSettings) -> None:
         self.settings = settings
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: ANN401
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train from the start."""
         weight = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float32)
         labels = np.asarray(y, dtype=np.int64).ravel()
@@ -158,12 +154,12 @@ class WeightedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array([0, 1])
         return self
 
-    def predict(self, X: Any) -> Ints:  # noqa: ANN401
+    def predict(self, X: Any) -> Ints:
         """The more probable label of each row."""
         return (logits_of(self.network_, np.asarray(X, dtype=np.float32)) >= 0).astype(np.int64)
 
 
-def _network_of(predictor: Any, n_inputs: int, n_rows: int, settings: NetworkSettings) -> nn.Module:  # noqa: ANN401
+def _network_of(predictor: Any, n_inputs: int, n_rows: int, settings: NetworkSettings) -> nn.Module:
     """A predictor's network. fairlearn returns a constant if all labels of a round are the same.
 
     A constant has no attribution; its logit is that of a rate one person short of all.

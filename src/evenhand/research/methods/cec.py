@@ -11,11 +11,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from evenhand.exceptions import EvenhandWarning
 from evenhand.models.protocol import AuditedModel
-from evenhand.research.methods.network import NetworkSettings
+from evenhand.research.methods.method import NetworkSettings
 from evenhand.training.classifier import CECClassifier
 from evenhand.training.settings import TrainingMethod
-
-__all__ = ["CEC"]
 
 
 class CEC:
@@ -57,18 +55,18 @@ class CEC:
             **vars(settings),
         )
 
-    def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any) -> Self:  # noqa: ANN401
+    def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any) -> Self:
         """Match, and train the network on the three terms."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EvenhandWarning)
             self.classifier.fit(X, y, sensitive_features=sensitive_features)
         return self
 
-    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:  # noqa: ANN401
+    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
         """Decisions 0 or 1, of shape (n,)."""
         return (self.classifier.decision_function(X) >= 0).astype(np.int64)
 
-    def predict_proba(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:  # noqa: ANN401
+    def predict_proba(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
         """Probabilities of the labels 0 and 1, of shape (n, 2)."""
         return self.classifier.predict_proba(X)
 

@@ -8,13 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 
-from evenhand.research.methods.network import NetworkMethod, logits_of, sigmoid, train_network, two_columns
-from evenhand.system.optional import optional_module
-
-__all__ = ["HardtPostProcessing"]
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from evenhand.arrays import Floats, Ints
+from evenhand.research.methods.method import NetworkMethod, logits_of, sigmoid, train_network, two_columns
+from evenhand.system.libraries import optional_module
 
 
 class HardtPostProcessing(NetworkMethod):
@@ -39,14 +35,14 @@ class HardtPostProcessing(NetworkMethod):
         )
         self.rule_ = rule.fit(score[:, None], y, sensitive_features=group)
 
-    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Floats:  # noqa: ANN401
+    def predict_proba(self, X: Any, sensitive_features: Any = None) -> Floats:
         """Expected decisions, of shape (n, 2)."""
         score = sigmoid(self._logits(X, sensitive_features))
         group = self._group_codes(sensitive_features, X, len(score))
         expected: Floats = self.rule_._pmf_predict(score[:, None], sensitive_features=group)
         return two_columns(expected[:, 1])
 
-    def predict(self, X: Any, sensitive_features: Any = None) -> Ints:  # noqa: ANN401
+    def predict(self, X: Any, sensitive_features: Any = None) -> Ints:
         """Decisions 0 or 1, of shape (n,), drawn with the method's seed."""
         return drawn_decisions(self.predict_proba(X, sensitive_features)[:, 1], self.settings.random_state)
 
@@ -69,5 +65,5 @@ class _GivenScore(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.classes_ = np.array([0, 1])
         return self
 
-    def predict_proba(self, X: Any) -> Floats:  # noqa: ANN401
+    def predict_proba(self, X: Any) -> Floats:
         return two_columns(np.asarray(X, dtype=np.float64)[:, 0])

@@ -10,11 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from evenhand.research.methods.network import NetworkMethod, NetworkSettings, batches, new_network, seeded
-from evenhand.system.optional import optional_module
+from evenhand.research.methods.method import NetworkMethod, NetworkSettings, batches, new_network, seeded
+from evenhand.system.libraries import optional_module
 from evenhand.training.losses import cell_shares
-
-__all__ = ["LagrangianConstraints", "rate_differences"]
 
 
 class LagrangianConstraints(NetworkMethod):
@@ -96,13 +94,13 @@ def rate_differences(score: Tensor, y: Tensor, group: Tensor, n_groups: int) -> 
     return differences.flatten()
 
 
-def _game(cooper: Any, network: nn.Module, constraint: Any, n_groups: int) -> Any:  # noqa: ANN401
+def _game(cooper: Any, network: nn.Module, constraint: Any, n_groups: int) -> Any:
     class Game(cooper.ConstrainedMinimizationProblem):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.odds = constraint
 
-        def compute_cmp_state(self, x: Tensor, y: Tensor, group: Tensor) -> Any:  # noqa: ANN401
+        def compute_cmp_state(self, x: Tensor, y: Tensor, group: Tensor) -> Any:
             logits = network(x).squeeze(-1)
             loss = functional.binary_cross_entropy_with_logits(logits, y.to(logits.dtype))
             soft = rate_differences(torch.sigmoid(logits), y, group, n_groups)

@@ -8,14 +8,10 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.research.methods.adversarial import AdversarialDebiasing
 from evenhand.research.methods.agarwal import AgarwalReduction
 from evenhand.research.methods.cec import CEC
-from evenhand.research.methods.disparate_impact_remover import DisparateImpactRemover
-from evenhand.research.methods.fairshap import FairSHAP
 from evenhand.research.methods.hardt import HardtPostProcessing
 from evenhand.research.methods.lagrangian import LagrangianConstraints
-from evenhand.research.methods.method import Method
-from evenhand.research.methods.network import NetworkSettings, Unconstrained
-
-__all__ = ["MethodFactory", "make_method", "method_names", "register_method"]
+from evenhand.research.methods.method import Method, NetworkSettings, Unconstrained
+from evenhand.research.methods.preprocessing import DisparateImpactRemover, FairSHAP
 
 MethodFactory = Callable[[NetworkSettings, Sequence[str]], Method]
 

@@ -11,8 +11,7 @@ import altair as alt
 import numpy as np
 
 from evenhand.report.drawing import save, specification, svg_of
-from evenhand.research.reproduction.settings import GRID_WEIGHTS, ProtocolSettings
-from evenhand.research.reproduction.store import ResultRow
+from evenhand.research.reproduction.settings import GRID_WEIGHTS, ProtocolSettings, ResultRow
 from evenhand.research.reproduction.tables import (
     METHOD_NAMES,
     METRIC_NAMES,
@@ -21,16 +20,6 @@ from evenhand.research.reproduction.tables import (
     dataset_name,
     method_name,
 )
-
-__all__ = [
-    "HEATMAP_METRICS",
-    "chart_ablation_regimes",
-    "chart_lambda_heatmaps",
-    "chart_pfr_cec",
-    "chart_regimes",
-    "save_chart",
-    "to_svg",
-]
 
 HEATMAP_METRICS = ("cec", "regime_b", "regime_a", "f1", "eo", "pfr")
 
@@ -46,7 +35,7 @@ _REGIME_MEANINGS = {
 }
 
 
-def chart_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401 - an Altair chart
+def chart_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:
     """Each method by how often decisions differ and how far reasoning differs, one panel per dataset.
 
     Points are means over folds, bars one standard deviation each way; the line is `consistency_threshold`.
@@ -79,17 +68,17 @@ def chart_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:
     return _by_dataset(alt.layer(*layers).properties(width=230, height=200))
 
 
-def chart_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401
+def chart_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:
     """Share of pairs in each regime, a bar for each method and a panel for each dataset."""
     return _regime_bars(by_method(rows, settings))
 
 
-def chart_ablation_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:  # noqa: ANN401
+def chart_ablation_regimes(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:
     """Share of pairs in each regime, a bar for each part of the objective."""
     return _regime_bars(by_variant(rows, settings))
 
 
-def chart_lambda_heatmaps(rows: Iterable[ResultRow]) -> Any:  # noqa: ANN401
+def chart_lambda_heatmaps(rows: Iterable[ResultRow]) -> Any:
     """Six metrics over the 6 x 6 lambda settings on German Credit, means over folds."""
     grid: dict[tuple[float | None, float | None], list[ResultRow]] = {}
     for row in rows:
@@ -119,12 +108,12 @@ def chart_lambda_heatmaps(rows: Iterable[ResultRow]) -> Any:  # noqa: ANN401
     return _configured(alt.concat(*panels, columns=3).resolve_scale(color="independent"))
 
 
-def to_svg(chart: Any) -> str:  # noqa: ANN401
+def to_svg(chart: Any) -> str:
     """The chart as SVG text."""
     return svg_of(specification(chart))
 
 
-def save_chart(chart: Any, folder: Path, name: str) -> list[Path]:  # noqa: ANN401
+def save_chart(chart: Any, folder: Path, name: str) -> list[Path]:
     """Write the chart as SVG, PNG and PDF, without a browser or the network, and return the paths."""
     paths = [folder / f"{name}.{kind}" for kind in ("svg", "png", "pdf")]
     for path in paths:
@@ -132,7 +121,7 @@ def save_chart(chart: Any, folder: Path, name: str) -> list[Path]:  # noqa: ANN4
     return paths
 
 
-def _regime_bars(cells: Mapping[tuple[str, str], list[ResultRow]]) -> Any:  # noqa: ANN401
+def _regime_bars(cells: Mapping[tuple[str, str], list[ResultRow]]) -> Any:
     order = list(dict.fromkeys(method_name(method) for _, method in cells))
     values = [
         {
@@ -164,12 +153,12 @@ def _regime_bars(cells: Mapping[tuple[str, str], list[ResultRow]]) -> Any:  # no
     return _by_dataset(chart)
 
 
-def _by_dataset(chart: Any) -> Any:  # noqa: ANN401
+def _by_dataset(chart: Any) -> Any:
     header = alt.Header(title=None, labelFontSize=13, labelFontWeight="bold")
     return _configured(chart.facet(alt.Facet("dataset:N", header=header, sort=None), columns=2))
 
 
-def _configured(chart: Any) -> Any:  # noqa: ANN401
+def _configured(chart: Any) -> Any:
     return (
         chart.configure(font="Helvetica, Arial, sans-serif", background="white")
         .configure_axis(labelFontSize=11, titleFontSize=12, titleFontWeight="normal", gridColor="#e6e6e6")

@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from evenhand.research.reproduction.protocol import results_of, run_protocol
-from evenhand.research.reproduction.settings import ProtocolSettings
-from evenhand.research.reproduction.store import ResultRow, ResultStore
+from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore
 from evenhand.research.reproduction.tables import METRIC_NAMES, PaperTable, method_name, paper_value
 
 if TYPE_CHECKING:
     from evenhand.datasets import Dataset
 
-__all__ = ["COMPARED", "AtEpochs", "run_epochs", "table_epochs"]
 
 COMPARED = ("auc", "cec", "regime_b")
 """The metrics that must agree together."""

@@ -2,26 +2,74 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from evenhand.arrays import Ints
+from evenhand.inputs.encoding import TableEncoder
+from evenhand.inputs.splitting import stratified_folds
+from evenhand.metrics.cec import assign_regimes, regime_shares
 from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
-from evenhand.metrics.regimes import assign_regimes, regime_shares
 from evenhand.models.explaining import Explainer
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.scoring import joined, score_pairs
-from evenhand.research.methods.network import logits_of
-from evenhand.research.reproduction.folds import Fold
+from evenhand.research.methods.method import logits_of
 from evenhand.research.reproduction.settings import ProtocolSettings
+from evenhand.training.folds import Fold, match_fold
 
-__all__ = ["Decisions", "evaluate", "evaluate_network"]
+if TYPE_CHECKING:
+    from evenhand.datasets import Dataset
+    from evenhand.research.reproduction.settings import ProtocolSettings
 
-Ints = NDArray[np.int64]
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A dataset's folds.
+
+    Attributes
+    ----------
+    dataset
+        Its name.
+    digest
+        Changes when any value, label, group or financial feature does.
+    folds
+        One per test fold.
+    """
+
+    dataset: str
+    digest: str
+    folds: tuple[Fold, ...]
+
+
+def prepare_folds(data: Dataset, settings: ProtocolSettings) -> Prepared:
+    """Split, encode and match a dataset."""
+    codes = np.unique(data.group.astype(str), return_inverse=True)[1].astype(np.int64)
+    split = stratified_folds(data.y, codes, settings.n_folds, settings.random_state)
+    folds = tuple(_prepare(data, codes, train, test, settings) for train, test in split)
+    return Prepared(data.name, _digest(data), folds)
+
+
+def _prepare(data: Dataset, group: Ints, train: Ints, test: Ints, settings: ProtocolSettings) -> Fold:
+    encoder = TableEncoder.fit(data.X.iloc[train], settings.encoding)
+    F = encoder.as_matched(data.X[list(data.financial_features)])
+    return match_fold(encoder.transform(data.X), F, data.y, group, train, test, encoder.join_matrix)
+
+
+def _digest(data: Dataset) -> str:
+
+    content = hashlib.sha256(repr((data.name, list(data.X.columns), list(data.financial_features))).encode())
+    content.update(pd.util.hash_pandas_object(data.X, index=False).to_numpy().tobytes())
+    content.update(data.y.tobytes())
+    content.update("\0".join(data.group.astype(str)).encode())
+    return content.hexdigest()[:16]
 
 
 @dataclass(frozen=True, eq=False)

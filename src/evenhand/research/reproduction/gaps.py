@@ -19,19 +19,18 @@ import numpy as np
 from evenhand.auditing.audit import audit
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
 from evenhand.research.methods import Method, RepairsTable, make_method, method_names
-from evenhand.research.reproduction.folds import Fold, prepare_folds
+from evenhand.research.reproduction.evaluation import prepare_folds
 from evenhand.research.reproduction.protocol import method_parameters, run_fingerprint
 from evenhand.research.reproduction.reproduce import DATASETS, loaded, names_among
-from evenhand.research.reproduction.settings import ProtocolSettings, versions
-from evenhand.research.reproduction.store import ResultRow, ResultStore
+from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore, versions
 from evenhand.research.reproduction.tables import PaperTable, by_method, dataset_name, method_name, settings_notes
-from evenhand.searching.comparing import Difference, mean_interval
-from evenhand.system.progress import progress as shown_progress
+from evenhand.searching.choice import Difference, mean_interval
+from evenhand.system.terminal import progress as shown_progress
+from evenhand.training.folds import Fold
 
 if TYPE_CHECKING:
     from evenhand.datasets import Dataset
 
-__all__ = ["GAP_NAMES", "audited_metrics", "compare_gaps", "run_gaps", "table_gaps"]
 
 GAP_NAMES = {
     "auc": "AUC",
@@ -53,7 +52,7 @@ def compare_gaps(
     repeats: int = 1,
     out: str | os.PathLike[str] = "reproduction",
     progress: bool = False,
-    **of_hmda: Any,  # noqa: ANN401
+    **of_hmda: Any,
 ) -> PaperTable:
     """Audit every method on every fold, and write ``gaps.jsonl`` and ``table_gaps`` into `out`.
 
@@ -135,7 +134,7 @@ def audited_metrics(method: Method, data: Dataset, fold: Fold) -> dict[str, floa
     def people(rows: np.ndarray) -> tuple[Any, np.ndarray, np.ndarray]:
         return data.X.iloc[rows].reset_index(drop=True), data.y[rows], data.group[rows]
 
-    def seen(X: Any, group: np.ndarray) -> Any:  # noqa: ANN401
+    def seen(X: Any, group: np.ndarray) -> Any:
         return method.audited_table(X, group) if isinstance(method, RepairsTable) else X
 
     (X_train, y_train, group_train), (X_test, y_test, group_test) = people(fold.train), people(fold.test)
@@ -232,13 +231,13 @@ def _record(
         "metric": metric,
         "n_folds": n,
         "mean": mean.value,
-        "low": mean.ci_low,
-        "high": mean.ci_high,
+        "low": mean.low,
+        "high": mean.high,
         "less_unconstrained": less.value,
-        "less_unconstrained_low": less.ci_low,
-        "less_unconstrained_high": less.ci_high,
+        "less_unconstrained_low": less.low,
+        "less_unconstrained_high": less.high,
     }
 
 
 def _cell(found: Difference, sign: str = "") -> str:
-    return f"{found.value:{sign}.3f} [{found.ci_low:{sign}.3f}, {found.ci_high:{sign}.3f}]"
+    return f"{found.value:{sign}.3f} [{found.low:{sign}.3f}, {found.high:{sign}.3f}]"

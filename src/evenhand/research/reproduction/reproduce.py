@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from markupsafe import Markup
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.report.frame import Finding, Panel, Section, render
+from evenhand.report.tables import Column, Record, Table
 from evenhand.research.methods import method_names
 from evenhand.research.reproduction.charts import (
     chart_ablation_regimes,
@@ -20,17 +23,67 @@ from evenhand.research.reproduction.charts import (
     save_chart,
     to_svg,
 )
-from evenhand.research.reproduction.page import reproduction_page
 from evenhand.research.reproduction.protocol import results_of, run_protocol
-from evenhand.research.reproduction.settings import ProtocolSettings, versions
-from evenhand.research.reproduction.store import ResultRow, ResultStore
+from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore, versions
 from evenhand.research.reproduction.tables import PaperTable, table_ablation, table_comparison, table_main, table_pareto
 from evenhand.system.files import write_text
+
+
+def reproduction_page(
+    title: str,
+    tables: Sequence[PaperTable],
+    charts: Sequence[tuple[str, str]],
+    facts: Sequence[tuple[str, str]],
+    warnings: Sequence[str] = (),
+) -> str:
+    """HTML text that needs no other file and no network; every text in it is escaped.
+
+    Parameters
+    ----------
+    title
+        Title of the page.
+    tables
+        In order.
+    charts
+        Title and SVG text of each.
+    facts
+        Name and value: settings, data, versions.
+    warnings
+        Sentences that a reader must see first.
+
+    Examples
+    --------
+    >>> "&lt;b&gt;" in reproduction_page("<b>", [], [], [])
+    True
+    """
+    finding = Finding("Our metrics next to the paper's", warnings=warnings)
+    panels = [
+        Panel(
+            f"chart-{k}", name, description=name, svg=Markup(svg), is_wide=True
+        )  # drawn by us, escaped by the converter
+        for k, (name, svg) in enumerate(charts)
+    ]
+    sections = [
+        Section("about", "About this page", finding=finding),
+        *(Section(table.name, table.title, tables=[_shown(table)], notes=table.notes) for table in tables),
+        Section("charts", "Charts", panels=panels),
+        Section("made", "How these metrics were computed", facts=facts),
+    ]
+    return render("reproduction", title, sections)
+
+
+def _shown(table: PaperTable) -> Table:
+    columns = tuple(Column(head, "text", _cell(place)) for place, head in enumerate(table.header))
+    return Table(table.name, table.title, columns, tuple({"cells": row} for row in table.body))
+
+
+def _cell(place: int) -> Callable[[Record], str]:
+    return lambda record: str(record["cells"][place])
+
 
 if TYPE_CHECKING:
     from evenhand.datasets import Dataset
 
-__all__ = ["DATASETS", "Reproduction", "loaded", "names_among", "reproduce", "write_outputs"]
 
 DATASETS = ("german", "adult", "synthetic", "hmda")
 
@@ -209,7 +262,7 @@ def write_outputs(
     return Reproduction(tuple(rows), tuple(tables), folder, page, tuple(notes))
 
 
-def loaded(name: str, **of_hmda: Any) -> Dataset:  # noqa: ANN401
+def loaded(name: str, **of_hmda: Any) -> Dataset:
     """A dataset by name; the options are those of HMDA, and other datasets have none."""
     from evenhand.datasets import load_dataset
 

@@ -14,28 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.research.reproduction.settings import ProtocolSettings
-from evenhand.research.reproduction.stacks import ablation_weights
-from evenhand.research.reproduction.store import ResultRow
-from evenhand.searching.comparing import mean_interval
+from evenhand.research.reproduction.protocol import ablation_weights
+from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow
+from evenhand.searching.choice import mean_interval
 from evenhand.system.files import write_text
-
-__all__ = [
-    "METHOD_NAMES",
-    "METRIC_NAMES",
-    "PaperTable",
-    "by_method",
-    "by_variant",
-    "dataset_name",
-    "method_name",
-    "non_dominated",
-    "paper_value",
-    "settings_notes",
-    "table_ablation",
-    "table_comparison",
-    "table_main",
-    "table_pareto",
-]
 
 METHOD_NAMES = {
     "unconstrained": "Unconstrained",
@@ -216,7 +198,7 @@ def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> P
         differences = [own.metrics["cec"] - other.metrics["cec"] for own, other in pairs]
         test_share = float(np.mean([own.metrics["n_test"] / own.metrics["n_train"] for own, _ in pairs]))
         found_difference = mean_interval(np.asarray(differences), test_share)
-        mean, low, high = found_difference.value, found_difference.ci_low, found_difference.ci_high
+        mean, low, high = found_difference.value, found_difference.low, found_difference.high
         verdict = "lower" if high < 0 else "higher" if low > 0 else "no difference shown"
         records.append(
             {"dataset": dataset, "method": method, "difference": mean, "low": low, "high": high, "verdict": verdict}

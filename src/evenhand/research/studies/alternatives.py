@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
+from evenhand.arrays import Ints
 from evenhand.auditing.result import AuditResult
 from evenhand.matching import MatchReference
 from evenhand.matching.identity import Identity
@@ -18,10 +17,6 @@ from evenhand.metrics.excess import ExcessEstimate, excess
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.scoring import joined, score_triples
-
-__all__ = ["ALTERNATIVES", "alternative_p_values", "former_excess"]
-
-Ints: TypeAlias = NDArray[np.int64]
 
 ALTERNATIVES = {
     "former_excess": "excess as it was",
@@ -35,7 +30,7 @@ _NEIGHBORS, _TRIPLES = 16, 4
 
 
 def former_excess(
-    model: Any,  # noqa: ANN401 - any model that `eh.audit` takes
+    model: Any,
     X: pd.DataFrame,
     y: Ints,
     group: Ints,
@@ -45,7 +40,7 @@ def former_excess(
 
     Examples
     --------
-    >>> import evenhand as eh
+    >>> import evenhand as eh, numpy as np
     >>> planted = eh.make_planted_bias(400, strength=1.0)
     >>> X = planted.dataset.X
     >>> group = X["group"].to_numpy(dtype=np.int64)
@@ -70,7 +65,7 @@ def former_excess(
 
 def alternative_p_values(
     result: AuditResult,
-    model: Any,  # noqa: ANN401 - any model that `eh.audit` takes
+    model: Any,
     X: pd.DataFrame,
     y: Ints,
     group: Ints,

@@ -6,12 +6,19 @@ import time
 from dataclasses import dataclass
 
 from evenhand.auditing.audit import audit
-from evenhand.research.studies.models import DATA_SETS_PER_MODEL, Kind, audited_people, blind_model, why_not_explained
-from evenhand.research.studies.readings import read_audit
-from evenhand.research.studies.study import Line
-from evenhand.research.studies.worlds import SOURCES, Groups, draw_groups, generator, why_absent
-
-__all__ = ["CELLS", "QUICK_CELLS", "CalibrationCell"]
+from evenhand.research.studies.study import Line, read_audit
+from evenhand.research.studies.worlds import (
+    DATA_SETS_PER_MODEL,
+    SOURCES,
+    Groups,
+    Kind,
+    audited_people,
+    blind_model,
+    draw_groups,
+    generator,
+    why_absent,
+    why_not_explained,
+)
 
 _REFERENCE = 2000
 

@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 from evenhand.auditing.audit import audit
 from evenhand.research.studies.alternatives import alternative_p_values
-from evenhand.research.studies.models import (
+from evenhand.research.studies.study import Line, read_audit
+from evenhand.research.studies.worlds import (
     BIASES,
     DATA_SETS_PER_MODEL,
     Bias,
+    Groups,
     audited_people,
     biased_inputs,
     biased_model,
+    draw_groups,
+    generator,
+    why_absent,
     why_not_explained,
 )
-from evenhand.research.studies.readings import read_audit
-from evenhand.research.studies.study import Line
-from evenhand.research.studies.worlds import Groups, draw_groups, generator, why_absent
-
-__all__ = ["CELLS", "QUICK_CELLS", "PowerCell"]
 
 _SOURCES = ("german", "adult", "hmda", "taiwan")
 _SHARES = (0.5, 0.2, 0.05)

@@ -18,14 +18,12 @@ from numpy.typing import NDArray
 from scipy import special
 from sklearn.linear_model import LogisticRegression
 
+from evenhand.arrays import Floats
 from evenhand.auditing.audit import audit
-from evenhand.auditing.draw_estimates import DrawKey
+from evenhand.auditing.drawn_groups import DrawKey
 from evenhand.inputs.group_probabilities import GroupProbabilities
 from evenhand.research.studies.study import Line, share_error
 
-__all__ = ["CELLS", "METRICS", "ProbabilityCell", "probability_rows", "probability_table"]
-
-Floats = NDArray[np.float64]
 World = Literal["through the proxies", "beyond the proxies", "the group alone", "nothing"]
 
 _GROUP, _REFERENCE = "b", "a"

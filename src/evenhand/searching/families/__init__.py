@@ -1,13 +1,20 @@
 """Families of candidates: networks, boosted trees of three libraries, logistic regressions and scorecards."""
 
-from evenhand.searching.families.family import FAMILY_NAMES, EstimatorFamily, FamilyName, FamilySpec, Parameters
-from evenhand.searching.families.hist_trees import HistTrees
+from evenhand.searching.families.family import (
+    FAMILY_NAMES,
+    NETWORK,
+    QUICK_REPAIRS,
+    REPAIRS,
+    EstimatorFamily,
+    FamilyName,
+    FamilySpec,
+    Parameters,
+    Training,
+    repaired,
+)
 from evenhand.searching.families.lightgbm_models import LightgbmModels
-from evenhand.searching.families.logistic import LogisticModels
-from evenhand.searching.families.network_models import NETWORK
-from evenhand.searching.families.repairs import QUICK_REPAIRS, REPAIRS, Training, repaired
-from evenhand.searching.families.scorecard import ScorecardModels
-from evenhand.searching.families.xgboost_models import XgboostModels
+from evenhand.searching.families.sklearn import HistTrees, LogisticModels, ScorecardModels
+from evenhand.searching.families.xgboost import XgboostModels
 
 __all__ = [
     "ESTIMATORS",

@@ -8,16 +8,26 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from evenhand.models.trees import TreeEnsemble
-from evenhand.models.trees.reading import tree_library
-from evenhand.searching.families.columns import kept_columns, monotone_signs, with_categories
-from evenhand.searching.families.family import EstimatorFamily, Parameters, class_options
-from evenhand.searching.families.libraries import class_parameters, file_in, fitted, library_class
-from evenhand.searching.families.repairs import Training
-from evenhand.searching.families.starting import Reading, given_parameters, last_step, plain_value, signs_by_input
+from evenhand.models.trees.libraries import tree_library
+from evenhand.searching.families.family import (
+    EstimatorFamily,
+    Parameters,
+    Reading,
+    Training,
+    class_options,
+    class_parameters,
+    file_in,
+    fitted,
+    given_parameters,
+    kept_columns,
+    last_step,
+    library_class,
+    monotone_signs,
+    plain_value,
+    signs_by_input,
+    with_categories,
+)
 from evenhand.system.files import write_text
-
-__all__ = ["LightgbmModels"]
-
 
 # Names of parameters in LightGBM's files, and in its classifier.
 _ALIASES = {
@@ -78,7 +88,7 @@ class LightgbmModels(EstimatorFamily):
         """The parameters of `LGBMClassifier`, and the usual ones of LightGBM itself, all of which it accepts."""
         return class_parameters("lightgbm", "LGBMClassifier")
 
-    def read(self, model: Any, text: str = "") -> Reading | None:  # noqa: ANN401
+    def read(self, model: Any, text: str = "") -> Reading | None:
         """Read an `LGBMClassifier`, a `Booster`, or the trees of a file and its text."""
         model = last_step(model)
         if isinstance(model, TreeEnsemble):
@@ -105,7 +115,7 @@ class LightgbmModels(EstimatorFamily):
             "max_bin": [parameters["max_bin"], min(16, parameters["max_bin"])],
         }
 
-    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:  # noqa: ANN401
+    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
         """An `LGBMClassifier` on the columns that are kept."""
         kind = library_class("lightgbm", "LGBMClassifier")
         X = with_categories(training.X[kept_columns(parameters, [str(column) for column in training.X.columns])])
@@ -118,7 +128,7 @@ class LightgbmModels(EstimatorFamily):
         model = kind(**options, **same_bits, random_state=random_state, n_jobs=1, verbose=-1)
         return fitted(model, X, training)
 
-    def save(self, model: Any, path: Path) -> Path:  # noqa: ANN401
+    def save(self, model: Any, path: Path) -> Path:
         """Write LightGBM's native text file."""
         return write_text(file_in(path, ".txt"), model.booster_.model_to_string())
 

@@ -38,8 +38,6 @@ from torch import Tensor
 from evenhand.metrics.cec import _EPSILON
 from evenhand.training.settings import TrainingMethod
 
-__all__ = ["ConsistencyTerm", "Pairs"]
-
 _TINY = 1e-30
 
 

@@ -21,11 +21,9 @@ from __future__ import annotations
 import numpy as np
 
 from evenhand.metrics.cec import _EPSILON
-from evenhand.system.compiling import Array, Scalar, compiled
-from evenhand.training.engine.arrays import CARRIED, OF_SCALED, OF_VALUES, ON, SCALED, SLOPES, VALUES, Steps, Work
+from evenhand.system.libraries import Array, Scalar, compiled
 from evenhand.training.engine.consistency import _TINY
-
-__all__ = ["take_steps"]
+from evenhand.training.engine.epochs import CARRIED, OF_SCALED, OF_VALUES, ON, SCALED, SLOPES, VALUES, Steps, Work
 
 
 @compiled

@@ -15,20 +15,15 @@ from torch import Tensor
 
 from evenhand.exceptions import EvenhandError, InvalidInputError
 from evenhand.system.threads import one_thread_each
-from evenhand.training.collapse import label_entropy, term_gain
 from evenhand.training.data import TrainingData
-from evenhand.training.engine.compiled import CompiledSteps, is_compiled
-from evenhand.training.engine.epochs import Engine
+from evenhand.training.engine.epochs import CompiledSteps, Engine, is_compiled
 from evenhand.training.engine.minibatches import BatchSource, Gains, Members, TermTotals
-from evenhand.training.engine.optimizer import AdamState
 from evenhand.training.engine.state import TrainerState
-from evenhand.training.engine.step import Objective, Stepper
+from evenhand.training.engine.step import AdamState, Objective, Stepper
 from evenhand.training.evaluation import VALIDATION_METRICS, ExcessJudge, evaluate
 from evenhand.training.excess_objective import excess_gain
 from evenhand.training.network import Layout, StackedNetwork
-from evenhand.training.settings import TrainingSettings
-
-__all__ = ["EpochCallback", "Trainer", "TrainingDivergedError", "device_of", "train"]
+from evenhand.training.settings import TrainingSettings, label_entropy, term_gain
 
 EpochCallback = Callable[[int, dict[str, Tensor]], None]
 

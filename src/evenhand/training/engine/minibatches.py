@@ -13,13 +13,10 @@ from torch import Tensor
 
 from evenhand.training.data import TrainingData
 from evenhand.training.engine.consistency import Pairs
-from evenhand.training.engine.optimizer import adam_rates
-from evenhand.training.engine.step import Batch
+from evenhand.training.engine.step import Batch, adam_rates
 from evenhand.training.excess_objective import balanced_weights, triples_in_turn
 from evenhand.training.losses import bce_loss, cell_shares, equalized_odds_form
 from evenhand.training.settings import TrainingSettings
-
-__all__ = ["BatchSource", "Block", "Gains", "Members", "TermTotals"]
 
 # A block's size must not depend on the number of members: draws on CUDA are made block by block.
 _ROWS_PER_BLOCK = 2048

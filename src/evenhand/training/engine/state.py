@@ -13,10 +13,8 @@ from torch import Tensor
 
 from evenhand.exceptions import ModelFileError
 from evenhand.system.files import write_atomically
+from evenhand.training.model_file import tensor_bytes
 from evenhand.training.network import Layout, StackedNetwork
-from evenhand.training.tensor_file import tensor_bytes
-
-__all__ = ["TrainerState"]
 
 _FORMAT = "evenhand-trainer-state"
 _VERSION = 1

@@ -7,13 +7,16 @@ from functools import partial
 
 from evenhand.auditing.options import StreamOptions
 from evenhand.auditing.streaming.engines.dask import run_on_dask
-from evenhand.auditing.streaming.engines.executor import run_on_executor
-from evenhand.auditing.streaming.engines.local import run_locally
-from evenhand.auditing.streaming.engines.processes import run_on_processes
+from evenhand.auditing.streaming.engines.local import (
+    BatchEngine,
+    BatchWork,
+    run_locally,
+    run_on_executor,
+    run_on_processes,
+    run_on_threads,
+)
 from evenhand.auditing.streaming.engines.spark import run_on_spark
-from evenhand.auditing.streaming.engines.threads import run_on_threads
-from evenhand.auditing.streaming.engines.work import BatchEngine, BatchWork
-from evenhand.system.workers import Workers
+from evenhand.system.processes import Workers
 
 __all__ = ["BatchEngine", "BatchWork", "engine_of"]
 

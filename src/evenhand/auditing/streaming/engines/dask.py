@@ -10,14 +10,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from evenhand.auditing.streaming.batch_audit import BatchContext
-from evenhand.auditing.streaming.engines.work import BatchWork, audited, on_worker
+from evenhand.auditing.streaming.engines.local import BatchContext, BatchWork, audited, on_worker
 from evenhand.auditing.streaming.source import Batch
 from evenhand.auditing.streaming.store import BatchFiles
 from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError
-from evenhand.system.optional import optional_module
-
-__all__ = ["run_on_dask"]
+from evenhand.system.libraries import optional_module
 
 _IN_FLIGHT_PER_THREAD = 2
 _CONNECT_SECONDS = "10s"
@@ -77,8 +74,8 @@ def run_on_dask(
 
 
 def _dask_round(
-    distributed: Any,  # noqa: ANN401
-    client: Any,  # noqa: ANN401
+    distributed: Any,
+    client: Any,
     work: BatchWork,
     left: dict[int, Batch],
     advance: Callable[[], None],
@@ -121,7 +118,7 @@ def _dask_round(
         submit()
 
 
-def _has_workers(client: Any) -> bool:  # noqa: ANN401
+def _has_workers(client: Any) -> bool:
     """Whether the scheduler still answers and has a worker, or will soon have one again."""
     if client.status != "running":
         return False

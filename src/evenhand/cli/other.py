@@ -1,0 +1,223 @@
+"""`evenhand data`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from evenhand.cli.options import names_in
+from evenhand.cli.terminal import say
+from evenhand.exceptions import InvalidInputError
+
+data_app = typer.Typer(
+    help="List the datasets, save one as a table, or download one.", no_args_is_help=True, rich_markup_mode=None
+)
+
+
+@data_app.command("list")
+def data_list() -> None:
+    """List the datasets with their sizes and sources.
+
+    \b
+    Example:
+      evenhand data list
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    from evenhand.datasets import dataset_descriptions
+
+    table = Table("name", "what", box=None, pad_edge=False)
+    for name, what in dataset_descriptions().items():
+        table.add_row(name, what)
+    Console().print(table)
+
+
+@data_app.command("save")
+def data_save(
+    name: Annotated[str, typer.Argument(help="Dataset to save.")],
+    out: Annotated[Path, typer.Option(help="CSV or Parquet file.")],
+    people: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Save only this many people, drawn at random with the same shares of label and group."
+        ),
+    ] = None,
+) -> None:
+    """Save a dataset as a table with its label, `outcome`, and its group.
+
+    \b
+    Example:
+      evenhand data save taiwan --people 3000 --out cards.csv
+    """
+    from evenhand.datasets import load_dataset
+    from evenhand.inputs.splitting import sample_people
+    from evenhand.inputs.validation import as_groups
+    from evenhand.system.files import write_atomically
+
+    if out.suffix not in {".csv", ".parquet"}:
+        raise InvalidInputError(f"--out must end in .csv or .parquet, got {str(out)!r}.")
+    data = load_dataset(name)
+    table = data.X.assign(**{"outcome": data.y, data.group_name: data.group})
+    if people is not None:
+        table = table.iloc[sample_people(data.y, as_groups(data.group, len(data)).codes, people, random_state=0)]
+    with write_atomically(out) as temporary:
+        if out.suffix == ".csv":
+            table.to_csv(temporary, index=False)
+        else:
+            table.to_parquet(temporary, index=False)
+    say(
+        f"Written: {out}, {len(table):,} people; label outcome (1 = {data.positive_label}), group {data.group_name}, "
+        f"financial features {','.join(data.financial_features)}"
+    )
+    for note in (*data.notes, *data.reservations):
+        say(f"Note: {note}")
+
+
+@data_app.command("fetch")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="Dataset to download; only hmda needs the network.")],
+    state: Annotated[str, typer.Option(help="States of the HMDA export: NY or NY,NJ.")] = "DC",
+    year: Annotated[int, typer.Option(help="Year of the HMDA export.")] = 2024,
+) -> None:
+    """Download a dataset into the user's cache.
+
+    \b
+    Example, which uses the network:
+      evenhand data fetch hmda --state DC --year 2024
+    """
+    from evenhand.datasets import dataset_descriptions, load_dataset
+    from evenhand.datasets.hmda import fetch_hmda
+
+    if name == "hmda":
+        for path in fetch_hmda(names_in(state), year, progress=True):
+            say(str(path))
+        return
+    if name in dataset_descriptions():
+        say(f"{name} needs no download: {load_dataset(name)!r}")
+        return
+    raise InvalidInputError(f"There is no dataset {name!r}; see `evenhand data list`.")
+
+
+def reproduce(
+    dataset: Annotated[str, typer.Option(help="german, adult, synthetic or hmda; several as a,b; or all.")] = "german",
+    methods: Annotated[str | None, typer.Option(help="Methods to compare: a,b; all by default.")] = None,
+    folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
+    quick: Annotated[bool, typer.Option("--quick", help="Fewer epochs, to check that everything runs.")] = False,
+    fast_training: Annotated[
+        bool, typer.Option("--fast-training", help="Train CEC with this library's attributions instead of the paper's.")
+    ] = False,
+    grid: Annotated[bool, typer.Option("--grid", help="Also run the 6 x 6 lambda settings on German Credit.")] = False,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "cpu",
+    out: Annotated[Path, typer.Option(help="Folder for results, tables, charts and the page.")] = Path("reproduction"),
+    state: Annotated[str | None, typer.Option(help="States of the HMDA data: NY or NY,NJ.")] = None,
+    year: Annotated[int | None, typer.Option(help="Year of the HMDA data.")] = None,
+    post_decision: Annotated[
+        bool, typer.Option("--post-decision", help="Keep the HMDA fields that are known only after the decision.")
+    ] = False,
+    random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
+    gaps: Annotated[
+        bool, typer.Option("--gaps", help="Audit each method instead: score gap and weighing, which the paper lacks.")
+    ] = False,
+    repeats: Annotated[int, typer.Option(help="With --gaps: cross-validations, each with the next seed.")] = 1,
+) -> None:
+    """Compare the paper's seven methods, and FairSHAP, on its datasets: tables, charts and a page.
+
+    \b
+    Example:
+      evenhand reproduce --dataset german --methods cec,unconstrained \\
+          --folds 2 --quick --out reproduction
+    """
+    names = dataset if dataset == "all" else list(names_in(dataset))
+    of_hmda: dict[str, Any] = {
+        "states": None if state is None else names_in(state),
+        "year": year,
+        "include_post_decision": post_decision,
+    }
+    if gaps:
+        from evenhand.research.reproduction.gaps import compare_gaps
+        from evenhand.research.reproduction.settings import ProtocolSettings
+
+        kind = ProtocolSettings.quick if quick else ProtocolSettings
+        settings = kind(n_folds=folds, random_state=random_state)
+        say(compare_gaps(names, methods, settings, repeats=repeats, out=out, progress=True, **of_hmda).to_markdown())
+        say(f"\nWritten: {out / 'table_gaps.csv'}")
+        return
+    from evenhand.research.reproduction.reproduce import reproduce as run
+
+    found = run(
+        names,
+        methods,
+        folds=folds,
+        quick=quick,
+        fast_training=fast_training,
+        has_grid=grid,
+        device=device,
+        out=out,
+        random_state=random_state,
+        progress=True,
+        **of_hmda,
+    )
+    for note in found.notes:
+        say(note)
+    for table in found.tables:
+        say(f"\n{table.to_markdown()}")
+    say(f"\nWritten: {found.page}")
+
+
+def _study_command(name: str, study: str, purpose: str) -> Callable[..., None]:
+    """The command of a study: `evenhand NAME`."""
+
+    def command(
+        quick: Annotated[bool, typer.Option("--quick", help="Run a few small cells, in seconds.")] = False,
+        cells: Annotated[
+            str | None,
+            typer.Option(help="Run only cells whose names contain one of these: german,adult; all by default."),
+        ] = None,
+        replicates: Annotated[int | None, typer.Option(help="Datasets in each cell.")] = None,
+        minutes: Annotated[
+            float | None, typer.Option(help="Start no new audit after this many minutes; a second run continues.")
+        ] = None,
+        n_jobs: Annotated[int, typer.Option(help="Number of processes, each on one core.")] = 1,
+        out: Annotated[Path, typer.Option(help="Folder for audits and tables.")] = Path(study),
+        page: Annotated[Path | None, typer.Option(help="Markdown page whose tables to replace.")] = None,
+    ) -> None:
+        from evenhand.research.studies.run import STUDIES, run_study
+
+        run_study(
+            STUDIES[study],
+            out,
+            quick=quick,
+            cells=() if cells is None else names_in(cells),
+            replicates=replicates,
+            n_jobs=n_jobs,
+            minutes=minutes,
+            page=page,
+            progress=True,
+            say=say,
+        )
+        say(f"Written: {out / f'{study}.md'}")
+
+    command.__name__ = name
+    command.__doc__ = f"""{purpose}
+
+    This takes hours on one core, unless you set --quick or --minutes. A second run adds the missing audits.
+
+    \b
+    Example:
+      evenhand {name} --quick --out {study}
+    """
+    return command
+
+
+calibrate = _study_command(
+    "calibrate",
+    "calibration",
+    "Measure false alarms and coverage of every test of the audit on data with nothing to find.",
+)
+power = _study_command(
+    "power", "power", "Measure how often the audit and other tests find biases that were planted in the data."
+)

@@ -1,0 +1,215 @@
+"""Sheets of Excel and OpenDocument workbooks."""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Iterator, Sequence
+from typing import Any, ClassVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from evenhand.exceptions import DataFileError, did_you_mean
+from evenhand.inputs.read_options import ReadOptions
+from evenhand.inputs.tables.columns import is_text, texts_where
+from evenhand.inputs.tables.raw import LocalFile, check_names, fingerprint_files, header_row, named, reading
+from evenhand.system.libraries import optional_module
+
+_EXACT = 2.0**53
+
+
+class Workbook:
+    """A sheet of a workbook: a `RawTable`.
+
+    A column whose cells have several types is text, in which numbers are then recognized as in a CSV file.
+
+    Parameters
+    ----------
+    file
+        The workbook, a local file.
+    options
+        Provides the sheet.
+
+    Raises
+    ------
+    DataFileError
+        If the workbook cannot be read, or several sheets have cells and none is named.
+    """
+
+    is_declared = False
+    version = ""
+
+    def __init__(self, file: LocalFile, options: ReadOptions) -> None:
+        self.file = file
+        calamine = optional_module("python_calamine", "An Excel workbook", "python-calamine", "readers")
+        with reading(self.where):
+            book = calamine.CalamineWorkbook.from_path(str(file.path))
+            sheet, rows = _chosen_sheet(book, options.sheet, self.where)
+        place = header_row([[_text(cell) for cell in row] for row in rows[:50]])
+        body = [row for row in rows[place + 1 :] if any(cell != "" for cell in row)]
+        width = max((k + 1 for row in (rows[place], *body) for k, cell in enumerate(row) if cell != ""), default=0)
+        header = [_text(cell) for cell in rows[place][:width]]
+        if header and not header[-1].strip():
+            raise DataFileError(
+                f"{self.where} has values in column {width} of the sheet {sheet!r}, which has no name in the header; "
+                "name it."
+            )
+        names = named(header)
+        check_names(names, file.name)
+        columns = zip(*(row[:width] for row in body), strict=True) if body else [() for _ in names]
+        with reading(self.where):
+            self._table = pa.table([column_of_cells(cells) for cells in columns], names=names)
+        self.schema = self._table.schema
+        titles = [" ".join(filter(None, map(_text, row))) for row in rows[:place] if any(cell != "" for cell in row)]
+        n_empty = len(rows) - place - 1 - len(body)
+        self.notes = tuple(
+            [f"{self.where}: the row {title!r} above the header was not read." for title in titles]
+            + [f"{self.where}: {n_empty:,} empty rows were not read."] * (n_empty > 0)
+        )
+
+    @property
+    def where(self) -> str:
+        """Name of the file, for messages."""
+        return self.file.where
+
+    @property
+    def name(self) -> str:
+        """Name shown to users."""
+        return self.file.name
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the file."""
+        return fingerprint_files([self.file])
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of all rows, which are in memory: a sheet has at most a million."""
+        yield self._table.select(list(columns))
+
+
+def _chosen_sheet(book: Any, wanted: str | None, where: str) -> tuple[str, list[list[Any]]]:
+    """Name and rows of the sheet that the user named, or of the only one with cells."""
+    names = list(book.sheet_names)
+    if wanted is not None:
+        if wanted not in names:
+            raise DataFileError(f"{where} has no sheet {wanted!r}.{did_you_mean(wanted, names)}")
+        names = [wanted]
+    found = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in names}
+    filled = {name: rows for name, rows in found.items() if any(cell != "" for row in rows for cell in row)}
+    if not filled:
+        raise DataFileError(f"{where} is empty.")
+    if len(filled) > 1:
+        raise DataFileError(f"{where} has cells in several sheets, {list(filled)}; name one with --sheet.")
+    return next(iter(filled.items()))
+
+
+def column_of_cells(cells: Sequence[Any]) -> pa.Array:
+    """Cells of one column, "" if empty, in their common type; as text if there are several types.
+
+    Examples
+    --------
+    >>> column_of_cells([1.0, "", 3.0]).type, column_of_cells([1.0, "$3"]).to_pylist()
+    (DataType(int64), ['1', '$3'])
+    """
+    kinds = {type(cell) for cell in cells if cell != ""}
+    values = [None if cell == "" else cell for cell in cells]
+    if not kinds or str in kinds:
+        return pa.array([None if value is None else _text(value) for value in values], pa.string())
+    if kinds <= {int, float}:
+        numbers = pa.array([None if value is None else float(value) for value in values], pa.float64())
+        is_whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), _EXACT))
+        return numbers.cast(pa.int64()) if pc.all(is_whole, min_count=0).as_py() else numbers
+    if kinds == {bool}:
+        return pa.array(values, pa.bool_())
+    if kinds == {dt.date}:
+        return pa.array(values, pa.date32())
+    if kinds <= {dt.date, dt.datetime}:
+        return pa.array([_moment(value) for value in values], pa.timestamp("us"))
+    return pa.array([None if value is None else _text(value) for value in values], pa.string())
+
+
+def _moment(value: dt.date | None) -> dt.datetime | None:
+    if value is None or isinstance(value, dt.datetime):
+        return value
+    return dt.datetime(value.year, value.month, value.day)
+
+
+def _text(cell: Any) -> str:
+    """A cell as displayed: whole numbers without a fraction."""
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < _EXACT:
+        return str(int(cell))
+    return str(cell)
+
+
+READERS = {
+    ".sas7bdat": "read_sas7bdat",
+    ".xpt": "read_xport",
+    ".dta": "read_dta",
+    ".sav": "read_sav",
+    ".zsav": "read_sav",
+}
+"""The function of pyreadstat that reads a file, by its extension."""
+
+_ROWS = 1 << 17
+
+
+class StatisticsFile:
+    """A SAS, Stata or SPSS file: a `RawTable`. Values are codes, not labels; an empty text is missing.
+
+    Parameters
+    ----------
+    file
+        The local file.
+
+    Raises
+    ------
+    DataFileError
+        If it cannot be read.
+    """
+
+    is_declared = True
+    version = ""
+    notes: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, file: LocalFile) -> None:
+        self.file = file
+        pyreadstat = optional_module("pyreadstat", f"A {file.path.suffix} file", "pyreadstat", "readers")
+        self._reader = getattr(pyreadstat, READERS[file.path.suffix.lower()])
+        self.schema = self._read(0, 1).schema
+        check_names(self.schema.names, file.name)
+
+    @property
+    def where(self) -> str:
+        """Name of the file, for messages."""
+        return self.file.where
+
+    @property
+    def name(self) -> str:
+        """Name shown to users."""
+        return self.file.name
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the file."""
+        return fingerprint_files([self.file])
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of all rows."""
+        first, piece = 0, self._read(0, _ROWS, columns)
+        while len(piece):
+            yield piece
+            first += len(piece)
+            if len(piece) < _ROWS:
+                return
+            piece = self._read(first, _ROWS, columns)
+
+    def _read(self, first: int, n: int, columns: Sequence[str] | None = None) -> pa.Table:
+        with reading(self.where):
+            frame, _ = self._reader(
+                str(self.file.path), row_offset=first, row_limit=n, usecols=None if columns is None else list(columns)
+            )
+            table = pa.Table.from_pandas(frame, preserve_index=False)
+            table = table if columns is None else table.select(list(columns))
+            return pa.table({name: _without_blanks(table.column(name)) for name in table.column_names})
+
+
+def _without_blanks(column: Any) -> Any:
+    return texts_where(pc.not_equal(column, ""), column) if is_text(column.type) else column

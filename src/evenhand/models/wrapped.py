@@ -1,0 +1,226 @@
+"""A model whose score is a risk: the audit reverses it, so that high is favorable in all that follows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from evenhand.arrays import Floats
+from evenhand.attribution.explanation import Explanation, SharesContexts
+from evenhand.attribution.gradients import Method
+from evenhand.inputs.validation import is_number_column
+from evenhand.models.linear import LinearModel
+from evenhand.models.protocol import AttributionName, AuditedModel, Output
+
+
+@dataclass(frozen=True, eq=False)
+class _Turned:
+    """An explanation of a risk as one of the favorable outcome: every contribution with the opposite sign."""
+
+    risk: Explanation
+    is_probability: bool
+
+    def _score(self, risk: Tensor) -> Tensor:
+        return 1 - risk if self.is_probability else -risk
+
+    @property
+    def values(self) -> Tensor:
+        return -self.risk.values
+
+    @property
+    def logit(self) -> Tensor:
+        return self._score(self.risk.logit)
+
+    @property
+    def baseline_logit(self) -> Tensor:
+        return self._score(self.risk.baseline_logit)
+
+    @property
+    def completeness_gap(self) -> Tensor:
+        return self.risk.completeness_gap
+
+    @property
+    def standard_error(self) -> Tensor | None:
+        return self.risk.standard_error
+
+    @property
+    def method(self) -> str:
+        return self.risk.method
+
+    def rows(self, index: Tensor) -> Self:
+        return type(self)(self.risk.rows(index), self.is_probability)
+
+    def with_inputs_of(self, other: Self) -> Tensor:
+        return -self.risk.with_inputs_of(other.risk)
+
+    def per_deviation(self, deviation: Tensor) -> Tensor:
+        return -self.risk.per_deviation(deviation)
+
+    @property
+    def shares_contexts(self) -> bool:
+        return isinstance(self.risk, SharesContexts) and self.risk.shares_contexts
+
+    def crossed(self, contexts: Tensor, other: Explanation, inputs: Tensor) -> Tensor:
+        assert isinstance(self.risk, SharesContexts)
+        assert isinstance(other, _Turned)
+        return -self.risk.crossed(contexts, other.risk, inputs)
+
+
+class RiskModel(AuditedModel):
+    """A model of the unfavorable outcome, converted to one of the favorable outcome.
+
+    Parameters
+    ----------
+    risk
+        The original model: its class 1, and so 1 in the labels it was fitted on, is the unfavorable outcome.
+
+    Examples
+    --------
+    >>> from evenhand.models.dispatch import as_audited_model
+    >>> risk = as_audited_model(torch.nn.Linear(1, 1))
+    >>> x = torch.ones(1, 1)
+    >>> bool(RiskModel(risk).margin(x) == -risk.margin(x))
+    True
+    >>> RiskModel(risk).favorable_labels(np.array([0, 1]))
+    array([1, 0])
+    """
+
+    def __init__(self, risk: AuditedModel) -> None:
+        self.risk = risk
+        self.kind, self.encoder, self.attribution = risk.kind, risk.encoder, risk.attribution
+        self.takes_missing, self.output = risk.takes_missing, risk.output
+        self.categorical_inputs, self.has_probabilities = risk.categorical_inputs, risk.has_probabilities
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether people are compared within a label."""
+        return self.risk.needs_labels
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type of the model's input matrix."""
+        return self.risk.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the model."""
+        return self.risk.device
+
+    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Explanation:
+        """Attributions of the favorable outcome: those of the risk with the opposite sign."""
+        return self._turned(self.risk.attribute(x, baseline, n_steps, method))
+
+    def margin(self, x: Tensor) -> Tensor:
+        """The explained score of the favorable outcome."""
+        risk = self.risk.margin(x)
+        return 1 - risk if self.output == "probability" else -risk
+
+    def favorable_labels(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """1 for the favorable outcome, from labels that are 1 for the unfavorable one; labels of a value stay."""
+        return labels if self.output == "value" else 1 - labels
+
+    def identifying(self, table: pd.DataFrame) -> NDArray[np.float64] | None:
+        """Numbers that identify equal rows."""
+        return self.risk.identifying(table)
+
+    def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
+        """The table as the model's input."""
+        return self.risk.encode(table, name)
+
+    def join_matrix(self) -> Tensor | None:
+        """Matrix that sums inputs into the table's columns."""
+        return self.risk.join_matrix()
+
+    def is_financial(self, columns: list[str], financial_features: list[str]) -> NDArray[np.bool_]:
+        """Which inputs of the model belong to financial features."""
+        return self.risk.is_financial(columns, financial_features)
+
+    def _turned(self, risk: Explanation) -> Explanation:
+        return _Turned(risk, self.output == "probability")
+
+
+@dataclass(frozen=True, eq=False)
+class GivenModel(LinearModel):
+    """Attributions from one common background, which are a linear model of themselves.
+
+    A base value and the attributions of a person sum to the person's score. If the attributions replace the inputs,
+    every weight is 1: the mean of a cell is its mean attribution, a person is explained by the difference from it, and
+    a person with someone else's finances has the attributions of someone else's finances. For a linear model, this is
+    what the model itself would give.
+
+    A score without attributions is a single input that is neither a column of the table nor part of the finances.
+
+    Attributes
+    ----------
+    given
+        Attributions by feature, of shape (n, d), or scores alone, of shape (n, 1), in the order of the people.
+    n_features
+        Columns of the table.
+
+    Examples
+    --------
+    >>> model = GivenModel.of(np.array([[0.5, -0.25]]), 1.0, 2, "log-odds", "attributions")
+    >>> model.margin(model.encode(pd.DataFrame({"income": [1], "home": ["rent"]}))).tolist()
+    [1.25]
+    """
+
+    attribution: AttributionName = "given"
+    given: Tensor = field(default_factory=lambda: torch.empty(0, 0))
+    n_features: int = 0
+    takes_missing: bool = True
+
+    @classmethod
+    def of(cls, given: Floats, base: float, n_features: int, output: Output, kind: str) -> GivenModel:
+        """Attributions or scores, and the base value that is added to them."""
+        values = torch.tensor(given, dtype=torch.float64)
+        return cls(
+            torch.ones(values.shape[1], dtype=torch.float64),
+            base,
+            kind,
+            output=output,
+            given=values,
+            n_features=n_features,
+        )
+
+    @property
+    def needs_labels(self) -> bool:
+        """False: decisions and scores are known without an outcome."""
+        return False
+
+    @property
+    def is_score_alone(self) -> bool:
+        """Whether only the score is known."""
+        return self.given.shape[1] != self.n_features
+
+    def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
+        """What was given for the people of the table."""
+        assert len(table) == len(self.given), f"{name} holds different people than those whose scores were given"
+        return self.given
+
+    def identifying(self, table: pd.DataFrame) -> Floats:
+        """The table in numbers; a category is its place in order of appearance."""
+        columns = [
+            table[name].to_numpy(dtype=np.float64, na_value=np.nan)
+            if is_number_column(table[name])
+            else pd.factorize(table[name])[0].astype(np.float64)
+            for name in table.columns
+        ]
+        return np.column_stack(columns)
+
+    def join_matrix(self) -> Tensor | None:
+        """None for attributions; a score alone is assigned to the first column, which the audit then leaves out."""
+        if not self.is_score_alone:
+            return None
+        return torch.eye(1, self.n_features, dtype=torch.float64)
+
+    def is_financial(self, columns: list[str], financial_features: list[str]) -> NDArray[np.bool_]:
+        """Which attributions belong to financial features; a score alone belongs to none."""
+        if self.is_score_alone:
+            return np.zeros(1, dtype=np.bool_)
+        return np.isin(columns, financial_features)

@@ -1,0 +1,651 @@
+"""The memo of an audit as a Word document, from the sections, tables and charts of its page."""
+
+from __future__ import annotations
+
+import copy
+import io
+import itertools
+import math
+import os
+import re
+import struct
+import zipfile
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from evenhand._version import __version__
+from evenhand.exceptions import ArchiveError, EvenhandError, InvalidInputError
+from evenhand.report.audit_tables import lacking
+from evenhand.report.drawing import LIGHT, png_of, theme
+from evenhand.report.formatting import count, listed, shortened
+from evenhand.report.frame import Finding, Panel, Section
+from evenhand.report.page import audit_sections
+from evenhand.report.tables import INTERVAL, ShownTable, Table, shown
+from evenhand.system.files import Archive, open_archive, time_of_writing, write_archive, write_atomically
+from evenhand.system.libraries import optional_module
+
+TEXT, TITLE, SUBTITLE, BULLET, CAPTION, TABLE = "Normal", "Title", "Subtitle", "List Bullet", "Caption", "Table Grid"
+CELL = "Table Text"  # the only style that Word does not have: none of its styles is for cells
+_HEADINGS = ("Heading 1", "Heading 2", "Heading 3")
+_STYLES = (TEXT, TITLE, SUBTITLE, *_HEADINGS, BULLET, CELL, CAPTION, TABLE)
+
+_TEMPLATES = (".docx", ".dotx")
+_DOCUMENT, _TEMPLATE_KIND = (
+    f"application/vnd.openxmlformats-officedocument.wordprocessingml.{kind}.main+xml".encode()
+    for kind in ("document", "template")
+)
+_POINTS, _POINTS_HERE = 72, 96  # per inch
+_EMU = 914_400  # Word's units per inch
+_TALLEST = 3.6  # inches
+_CENTERED, _RIGHT, _PARAGRAPH = 1, 2, 1
+_FIRST_BOOKMARK = 10_000  # beyond those that a template may have
+_MOST_TOGETHER = 12  # rows of a table that a page break does not separate
+_LONGEST_PROPERTY = 255
+_PADDING, _ON_A_LINE = 5, 115  # characters next to a cell, and in a row of cells
+_LONGEST_WORD, _LONGEST_LINE = 22, 70  # characters that a column makes room for; longer words are broken
+_BROKEN_HEAD = 8  # characters of a heading's word that fit if there are many columns
+_NOT_IN_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def plain_text(text: object) -> str:
+    r"""Escape the characters of a text that XML cannot hold.
+
+    Examples
+    --------
+    >>> plain_text("debt\x01\ud800")
+    'debt\\x01\\ud800'
+    """
+    return _NOT_IN_XML.sub(lambda found: ascii(found[0])[1:-1], str(text))
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table in the form of a document: headings, rows of cells, and whether each column holds numbers."""
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    is_number: Sequence[bool]
+
+
+def open_word(template: str | os.PathLike[str] | None = None) -> WordDocument:
+    """An empty document, or a template with its body, headers, footers and styles.
+
+    Raises
+    ------
+    InvalidInputError
+        If the template is not a Word file, or has macros.
+    FileNotFoundError
+        If there is no such file.
+    MissingExtraError
+        If python-docx is not installed.
+    """
+    docx = optional_module("docx", "The memo", "python-docx", "word")
+    if template is None:
+        return WordDocument(_with_house_look(docx.Document()))
+    path = Path(template)
+    content = _template_content(path)
+    try:
+        document = docx.Document(io.BytesIO(content))
+        _add_missing_styles(document, _with_house_look(docx.Document()))
+        _end_body(document)
+    except Exception:  # python-docx and lxml raise many kinds of errors on missing or invalid parts
+        raise _not_a_template(path) from None
+    return WordDocument(document)
+
+
+def _template_content(path: Path) -> bytes:
+    """Open the bytes of a template as a document."""
+    if path.suffix.lower() not in _TEMPLATES:
+        raise _not_a_template(path)
+    try:
+        with open_archive(path) as archive:
+            return _as_document(path, archive)
+    except ArchiveError:
+        raise _not_a_template(path) from None
+
+
+def _as_document(path: Path, archive: Archive) -> bytes:
+    kinds = "[Content_Types].xml"
+    entries: dict[str, bytes | Path] = {name: archive.read(name) for name in archive.names if not name.endswith("/")}
+    types = archive.read(kinds)
+    if b"macroEnabled" in types or any(Path(name).name.lower() == "vbaproject.bin" for name in entries):
+        raise InvalidInputError(f"The template {str(path)!r} has macros: save it as .docx or .dotx without them.")
+    content = io.BytesIO()
+    write_archive(content, {**entries, kinds: types.replace(_TEMPLATE_KIND, _DOCUMENT)})
+    return content.getvalue()
+
+
+def _not_a_template(path: Path) -> EvenhandError:
+    return InvalidInputError(
+        f"The template must be a Word file, .docx or .dotx without macros, but {str(path)!r} cannot be "
+        "read as one; save it again in Word."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class WordDocument:
+    """A document that is written from start to end; `word` is the python-docx document."""
+
+    word: Any
+
+    def heading(self, text: str, level: int) -> None:
+        """A heading of level 1 to 3."""
+        self.paragraph(text, _HEADINGS[level - 1])
+
+    def paragraph(self, text: str, style: str = TEXT, *, lead: str = "") -> Any:
+        """A paragraph; `lead` precedes the text in bold."""
+        added = self.word.add_paragraph(style=style)
+        if lead:
+            added.add_run(f"{plain_text(lead)} ").bold = True
+        added.add_run(plain_text(text))
+        return added
+
+    def caption(self, kind: str, number: int, text: str, *, bookmark: str = "", refers_to: str = "") -> Any:
+        """A caption that Word numbers; `refers_to` is the bookmark of a table, whose number ends the caption."""
+        added = self.word.add_paragraph(style=CAPTION)
+        if bookmark:
+            added._p.append(_element("w:bookmarkStart", id=str(_FIRST_BOOKMARK + number), name=bookmark))
+        added.add_run(f"{kind} ")
+        _add_field(added, f"SEQ {kind} \\* ARABIC", str(number))
+        if bookmark:
+            added._p.append(_element("w:bookmarkEnd", id=str(_FIRST_BOOKMARK + number)))
+        added.add_run(plain_text(f". {text}"))
+        if refers_to:
+            added.add_run(" Numbers: ")
+            _add_field(added, f"REF {refers_to} \\h", f"Table {refers_to.rpartition('_')[2]}")
+            added.add_run(".")
+        return added
+
+    def picture(self, png: bytes, ppi: int, description: str) -> None:
+        """A chart with the given pixels per inch, and a description for people who cannot see it."""
+        pixels, tall = struct.unpack(">II", png[16:24])  # from the header that every PNG has
+        # The converter draws 72 points per inch; at 96, a chart's letters have the size of a caption's.
+        natural = pixels * _POINTS / ppi / _POINTS_HERE * _EMU
+        width = int(min(self.width, natural, _TALLEST * _EMU * pixels / tall))
+        added = self.word.add_paragraph(style=TEXT)
+        added.paragraph_format.keep_with_next = True
+        run = added.add_run()
+        run.add_picture(io.BytesIO(png), width=width)
+        (properties,) = run._r.xpath(".//wp:docPr")
+        properties.set("descr", plain_text(description))
+
+    def table(self, grid: Grid, description: str) -> None:
+        """A table whose headings are repeated on every page."""
+        texts = [list(map(plain_text, row)) for row in (grid.heads, *grid.rows)]
+        widths = _widths(texts, grid.is_number, self.width)
+        table = self.word.add_table(rows=0, cols=len(grid.heads), style=TABLE)
+        table.autofit = False
+        style = self.word.styles[CELL].style_id  # looked up once: python-docx searches all styles each time
+        properties = table._tbl.tblPr
+        properties.append(_element("w:tblDescription", val=plain_text(shortened(description, _LONGEST_PROPERTY))))
+        for column, width in zip(table.columns, widths, strict=True):
+            column.width = width
+        for place, row in enumerate(texts):
+            cells = table.add_row()
+            marks = cells._tr.get_or_add_trPr()
+            marks.append(_element("w:cantSplit"))
+            if place == 0:
+                marks.append(_element("w:tblHeader"))
+            for cell, text, width, is_number in zip(cells.cells, row, widths, grid.is_number, strict=True):
+                cell.width = width
+                (paragraph,) = cell.paragraphs
+                paragraph._p.style = style
+                paragraph.add_run(text).bold = place == 0 or None
+                paragraph.paragraph_format.keep_with_next = place < len(grid.rows) <= _MOST_TOGETHER or None
+                paragraph.alignment = _RIGHT if is_number else None
+        self.paragraph("", CELL)
+
+    @property
+    def width(self) -> int:
+        """Width of the text on a page, in the units of python-docx."""
+        last = self.word.sections[-1]
+        return int(last.page_width - last.left_margin - last.right_margin)
+
+    def save(self, path: str | os.PathLike[str], *, title: str, subject: str, author: str, created: datetime) -> None:
+        """Write the file, completely or not at all; the same content and time give the same bytes."""
+        properties = self.word.core_properties
+        properties.title, properties.subject = (
+            shortened(plain_text(text), _LONGEST_PROPERTY) for text in (title, subject)
+        )
+        properties.author = properties.author if properties.author not in ("", "python-docx") else author
+        properties.comments = "" if properties.comments == "generated by python-docx" else properties.comments
+        properties.last_modified_by = author
+        properties.created = properties.modified = created.replace(tzinfo=None)
+        written = io.BytesIO()
+        self.word.save(written)
+        with write_atomically(path) as temporary:
+            temporary.write_bytes(_with_fixed_times(written))
+
+
+def _with_fixed_times(written: io.BytesIO) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(written) as archive:
+        write_archive(content, {name: archive.read(name) for name in archive.namelist()})
+    return content.getvalue()
+
+
+def _element(tag: str, /, **attributes: str) -> Any:
+    """An element of Word's XML."""
+    return _set(optional_module("docx.oxml", "The memo", "python-docx", "word").OxmlElement(tag), **attributes)
+
+
+def _set(element: Any, /, **attributes: str) -> Any:
+    """An element with attributes of Word's namespace."""
+    qualified = optional_module("docx.oxml.ns", "The memo", "python-docx", "word").qn
+    for attribute, value in attributes.items():
+        element.set(qualified(f"w:{attribute}"), value)
+    return element
+
+
+def _add_field(paragraph: Any, instruction: str, shown: str) -> None:
+    """A field that Word can recompute, with what it shows until then."""
+    text = _element("w:instrText")
+    text.text = f" {instruction} "
+    begin, middle, end = (_element("w:fldChar", fldCharType=kind) for kind in ("begin", "separate", "end"))
+    for part in (begin, text, middle):
+        paragraph.add_run()._r.append(part)
+    paragraph.add_run(shown)
+    paragraph.add_run()._r.append(end)
+
+
+def _widths(rows: Sequence[Sequence[str]], is_number: Sequence[bool], whole: int) -> list[int]:
+    """Widths of columns on a page by their content: room for words and numbers first, then for whole lines.
+
+    Examples
+    --------
+    >>> _widths([["group", "what to mind"], ["a", "a long note on several lines"]], (False, False), 900)
+    [209, 690]
+    """
+    columns = [[cell.split("\n") for cell in column] for column in zip(*rows, strict=True)]
+    lines = [_PADDING + min(max(len(line) for cell in column for line in cell), _LONGEST_LINE) for column in columns]
+    for longest_head in (_LONGEST_WORD, _BROKEN_HEAD):
+        words = [
+            _PADDING + min(_unbroken(column, is_number=number, longest_head=longest_head), _LONGEST_WORD)
+            for column, number in zip(columns, is_number, strict=True)
+        ]
+        if sum(words) <= _ON_A_LINE:
+            break
+    more = [max(line - word, 0) for line, word in zip(lines, words, strict=True)]
+    share = min(1.0, max(0.0, (_ON_A_LINE - sum(words)) / max(sum(more), 1)))
+    shares = [word + share * rest for word, rest in zip(words, more, strict=True)]
+    return [int(whole * part / sum(shares)) for part in shares]
+
+
+def _unbroken(column: Sequence[Sequence[str]], *, is_number: bool, longest_head: int) -> int:
+    """Characters that a column must have room for: its longest word, and numbers with their units."""
+    head, *cells = column
+    heads = [min(len(word), longest_head) for line in head for word in line.split(" ")]
+    words = [len(word) for cell in cells for line in cell for word in line.split(" ")]
+    numbers = [len(line) for cell in cells for line in cell if is_number and line[-1:] in "0123456789%)"]
+    return max(*heads, *words, *numbers, 0)
+
+
+# --- styles ---
+
+
+def _with_house_look(document: Any) -> Any:
+    """The style without a template, and of styles that a template does not have."""
+    shared = optional_module("docx.shared", "The memo", "python-docx", "word")
+    document.styles.add_style(CELL, _PARAGRAPH).base_style = document.styles[TEXT]
+    sizes = {TEXT: 10, TITLE: 20, SUBTITLE: 10.5, CELL: 8, CAPTION: 8.5, "Footer": 8.5}
+    sizes |= dict(zip(_HEADINGS, (14, 12, 10.5), strict=True))
+    for name, size in sizes.items():
+        style = document.styles[name]
+        style.font.size = shared.Pt(size)
+        if name != TEXT:
+            style.font.color.rgb = shared.RGBColor.from_string(LIGHT.ink[1:].upper())
+    for name in sizes:
+        for fonts in document.styles[name].element.xpath(".//w:rFonts"):
+            fonts.getparent().remove(fonts)  # those of a theme would take precedence
+        if name != CELL:  # which has the font of the text, also in a template
+            document.styles[name].font.name = "Arial"  # on every desktop, or a font of the same widths
+    document.styles[CAPTION].font.bold = False
+    document.styles[CELL].paragraph_format.space_after = shared.Pt(0)
+    document.styles[CELL].paragraph_format.line_spacing = 1.0
+    document.styles[TEXT].paragraph_format.space_after = shared.Pt(6)
+    document.styles[CAPTION].paragraph_format.space_after = shared.Pt(6)
+    document.styles[SUBTITLE].font.italic = False
+    _shade_first_row(document.styles[TABLE].element)
+    (section,) = document.sections
+    section.left_margin = section.right_margin = section.top_margin = section.bottom_margin = shared.Inches(1)
+    footer = section.footer.paragraphs[0]
+    footer.alignment = _CENTERED
+    footer.add_run("Page ")
+    _add_field(footer, "PAGE", "1")
+    footer.add_run(" of ")
+    _add_field(footer, "NUMPAGES", "1")
+    return document
+
+
+def _shade_first_row(style: Any) -> None:
+    """Thin gray lines, some padding, and headings on a light background."""
+    for side in style.xpath(".//w:tblCellMar/w:top | .//w:tblCellMar/w:bottom"):
+        _set(side, w="30")
+    for side in style.xpath(".//w:tblBorders/*"):
+        _set(side, color=LIGHT.line[1:].upper())
+    first, cells = _element("w:tblStylePr", type="firstRow"), _element("w:tcPr")
+    cells.append(_element("w:shd", val="clear", color="auto", fill=LIGHT.band[1:].upper()))
+    first.append(cells)
+    style.append(first)
+
+
+def _add_missing_styles(document: Any, source: Any) -> None:
+    """Add to a template the styles that the memo needs and the template lacks."""
+    ids = {style.name: style.style_id for style in document.styles}
+    for name in _STYLES:
+        if name in document.styles:
+            continue
+        element = copy.deepcopy(source.styles[name].element)
+        # Lists, links and followers belong to the document that the style comes from.
+        for foreign in element.xpath(".//w:numPr | ./w:link | ./w:next"):
+            foreign.getparent().remove(foreign)
+        for base in element.xpath("./w:basedOn"):
+            named = next(s.name for s in source.styles if s.style_id == base.val)
+            if named in ids:
+                base.val = ids[named]
+            else:
+                element.remove(base)
+        document.styles.element.append(element)
+
+
+def _end_body(document: Any) -> None:
+    """Keep the text of a template before the memo, which then starts on a new page."""
+    body = document.element.body
+    is_blank = not body.xpath(".//w:t | .//w:drawing | .//w:pict | ./w:tbl | ./w:sdt")
+    if not is_blank:
+        document.add_page_break()
+        return
+    for paragraph in body.xpath("./w:p[not(.//w:sectPr)]"):
+        body.remove(paragraph)
+
+
+Summary = Mapping[str, Any]
+
+MOST_ROWS = 60
+"""Largest number of rows of a table in the memo; the workbook has all."""
+_MOST_COLUMNS = 7  # for a table shown as on the page
+_MOST_ACROSS = 4  # records side by side if there are too many columns for a page
+_PPI = 200
+_UNBROKEN = "\N{NO-BREAK SPACE}"
+
+_METHOD, _FINDINGS, _REPRODUCIBILITY = "Method", "Findings", "Reproducibility"
+_PART_OF = {"audited": "Data", "matching": _METHOD, "limitations": "Limits", "glossary": "Glossary"}
+_DETAIL_OF = {"Settings": _METHOD}
+_ONLY_ON_PAGES = ("explorer",)
+_QUESTIONS = ("score_gap", "inputs", "weighing", "excess")
+_TO_FILL_IN = ("Model owner", "Intended use", "Prepared by", "Reviewed by")
+
+_PURPOSE = (
+    "It describes the model on these people and draws no conclusion about any law, rule or policy: that is for those "
+    "who sign it. Tables, charts and sentences are those of the report made at the same time; the text may be edited."
+)
+_PAIRED = "Each person is paired with the nearest person of every other group{label}, by the financial features below."
+_LABEL = " who has the same label"
+_EXPLAINED = (
+    " Both scores are explained from the same starting point, the mean of the people with the person's label and group."
+)
+_FLOOR = (
+    "Pairs are compared with placebo pairs: a person and someone of the same group and label who is as far away as "
+    "the match. Intervals are 95% intervals; p-values of the questions are adjusted for their number (Holm)."
+)
+_NO_FLOOR = "The audit was run without evidence: nothing is compared with placebo pairs, and nothing is tested."
+_REPRODUCING = (
+    "The same people, model, settings and versions give the same numbers. The hashes below identify what was audited; "
+    "evenhand verify compares an evidence pack of the audit with files and reports what differs."
+)
+
+
+def write_memo(
+    summary: Summary, path: str | os.PathLike[str], *, template: str | os.PathLike[str] | None = None
+) -> None:
+    """Write an audit as a Word document, completely or not at all.
+
+    It has the parts of a validation memo: purpose, data, method, findings, limits and reproducibility. A section of
+    the page that belongs to no other part becomes a finding. The text of a template comes first, and its styles,
+    headers and footers are kept.
+
+    Parameters
+    ----------
+    summary
+        Output of `AuditResult.to_dict`.
+    path
+        The file to write.
+    template
+        A Word file, .docx or .dotx, without macros.
+
+    Raises
+    ------
+    InvalidInputError
+        If the template is not a Word file or has macros, or the name does not end in .docx.
+    MissingExtraError
+        If python-docx is not installed.
+    """
+    if Path(path).suffix.lower() != ".docx":
+        raise InvalidInputError(f"A memo is written as .docx, got {Path(path).name!r}; change the extension.")
+    document, created = open_word(template), time_of_writing()
+    model = shortened(summary["data"]["model"])
+    title = f"Audit of {model}"
+    document.paragraph(title, TITLE)
+    document.paragraph(f"Memo of {created:%Y-%m-%d}, made with evenhand {__version__}", SUBTITLE)
+    _write(document, _with_tables_of_charts(list(_blocks(summary))))
+    document.save(path, title=title, subject=f"Memo on {model}", author="evenhand", created=created)
+
+
+# --- what the memo says, in order ---
+
+
+@dataclass(frozen=True)
+class _Heading:
+    text: str
+    level: int
+
+
+@dataclass(frozen=True)
+class _Text:
+    text: str
+    style: str = TEXT
+    lead: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class _Numbered:
+    """A table with its caption; `key` is the name by which a chart refers to it."""
+
+    key: tuple[str, str]
+    caption: str
+    grids: Sequence[Grid]
+    note: str = ""
+
+
+_Block: TypeAlias = _Heading | _Text | _Numbered | Panel
+
+
+def _blocks(summary: Summary) -> Iterator[_Block]:
+    sections = [section for section in audit_sections(summary, "") if section.id not in _ONLY_ON_PAGES]
+    yield _Heading("Purpose", 1)
+    yield from _purpose(summary)
+    for part in ("Data", _METHOD, _FINDINGS, "Limits", _REPRODUCIBILITY, "Glossary"):
+        yield _Heading(part, 1)
+        yield from (_Text(sentence) for sentence in _opening(part, summary))
+        for section in sections:
+            for name, rows in section.details:
+                if _DETAIL_OF.get(name, _REPRODUCIBILITY) == part:
+                    yield _facts(name, rows)
+        for section in sections:
+            if _PART_OF.get(section.id, _FINDINGS) == part:
+                yield from _section(section, is_titled=part in (_METHOD, _FINDINGS))
+
+
+def _purpose(summary: Summary) -> Iterator[_Block]:
+    data = summary["data"]
+    groups = listed([f"{name} ({count(n)})" for name, n in data["groups"].items()], most=6)
+    yield _Text(
+        f"This memo records an audit of {shortened(data['model'])} on {count(data['n_people'])} people, by group: "
+        f"{groups}. {_PURPOSE}"
+    )
+    places = {key: place for place, key in enumerate(_QUESTIONS)}
+    asked = sorted(summary["findings"], key=lambda found: places.get(found["key"], len(places)))
+    questions = [found["question"] for found in asked]
+    if questions:
+        yield _Text("The audit asks about comparable people of different groups:")
+        yield from (_Text(question, BULLET) for question in questions)
+    yield _Text(f"{summary['verdict']['headline']}.", lead="Strongest finding:")
+    yield _facts("Who made and who reviewed this memo", [(name, "to be filled in") for name in _TO_FILL_IN])
+
+
+def _opening(part: str, summary: Summary) -> Sequence[str]:
+    if part == _REPRODUCIBILITY:
+        return (_REPRODUCING,)
+    if part == _METHOD:
+        paired = _PAIRED.format(label="" if lacking(summary, "labels") else _LABEL)
+        explained = "" if lacking(summary, "excess") else _EXPLAINED
+        return (paired + explained, _NO_FLOOR if summary["evidence"] is None else _FLOOR)
+    return ()
+
+
+def _section(section: Section, *, is_titled: bool) -> Iterator[_Block]:
+    """A section of the page, in the page's order; its collapsed parts are elsewhere in the memo."""
+    if is_titled:
+        yield _Heading(section.title, 2)
+    yield from (_Text(text) for text in section.paragraphs)
+    if section.finding is not None:
+        yield from _finding(section.finding)
+    if section.facts:
+        yield _facts(section.title, section.facts)
+    yield from section.panels
+    yield from (_numbered(table) for table in section.tables)
+    yield from (_Text(note) for note in section.notes)
+    yield from (_Text(sentence, BULLET, f"{name}.") for name, sentence in section.points)
+    if section.words:
+        yield _facts("Glossary", section.words, ("word", "meaning"))
+    yield from (_Text(line) for line in section.code.splitlines())
+
+
+def _finding(found: Finding) -> Iterator[_Block]:
+    yield _Text("", lead=f"{found.headline}.")
+    yield from (_Text(sentence, lead=f"{name}." if name else "") for name, sentence in found.sentences)
+    if found.warnings:
+        yield _Text("", lead="Reservations")
+        yield from (_Text(warning, BULLET) for warning in found.warnings)
+
+
+def _facts(caption: str, rows: Sequence[tuple[str, str]], heads: tuple[str, str] = ("item", "value")) -> _Numbered:
+    return _Numbered((caption, caption), caption, (Grid(heads, rows, (False, False)),))
+
+
+def _numbered(table: Table) -> _Numbered:
+    found = _without_empty_columns(shown(table))
+    note = table.if_empty if not found.rows else ""
+    if len(found.rows) > MOST_ROWS:
+        note = f"The first {MOST_ROWS} of {count(len(found.rows))} rows; the workbook has all."
+        found = replace(found, rows=found.rows[:MOST_ROWS])
+    return _Numbered(_key(table), table.caption.rstrip("."), _grids(found) if found.rows else (), note)
+
+
+def _without_empty_columns(found: ShownTable) -> ShownTable:
+    """Whether a table has no content, such as notes when there is nothing to note."""
+    kept = [place for place in range(len(found.columns)) if not found.rows or any(row[place] for row in found.rows)]
+    columns = tuple(found.columns[place] for place in kept)
+    rows = tuple(tuple(row[place] for place in kept) for row in found.rows)
+    return ShownTable(columns, rows, tuple(found.is_number[place] for place in kept), found.caption)
+
+
+def _key(table: Table) -> tuple[str, str]:
+    return table.name, table.caption
+
+
+def _grids(found: ShownTable) -> Sequence[Grid]:
+    """A table in the form for printed pages.
+
+    Up to seven columns are unchanged. With more, intervals go below their estimates; with still more, records are
+    placed side by side, a few per table, with a row for each column.
+    """
+    if len(found.columns) <= _MOST_COLUMNS:
+        return (Grid(found.columns, found.rows, found.is_number),)
+    heads, *rows = (_joined(found.columns, row) for row in (found.columns, *found.rows))
+    kept = [place for place, head in enumerate(found.columns) if head != INTERVAL]
+    if len(heads) <= _MOST_COLUMNS + 1:
+        return (Grid(heads, rows, [found.is_number[place] for place in kept]),)
+    n_parts = math.ceil(len(rows) / _MOST_ACROSS)
+    return [
+        _on_its_side(heads, rows[k * len(rows) // n_parts : (k + 1) * len(rows) // n_parts]) for k in range(n_parts)
+    ]
+
+
+def _on_its_side(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> Grid:
+    """One column per record, and one row per column; the first column names the records."""
+    sideways = [[head, *(row[place] for row in rows)] for place, head in enumerate(heads)]
+    return Grid(sideways[0], sideways[1:], [False] * (len(rows) + 1))
+
+
+def _joined(heads: Sequence[str], cells: Sequence[str]) -> list[str]:
+    """Cells of a row, or its headings, with each interval below its estimate."""
+    joined: list[str] = []
+    for head, cell in zip(heads, cells, strict=True):
+        if head != INTERVAL:
+            joined.append(cell)
+        elif cell:
+            joined[-1] += f"\n({cell})".replace(" ", _UNBROKEN)
+    return joined
+
+
+def _with_tables_of_charts(blocks: list[_Block]) -> list[_Block]:
+    """The blocks, and an appendix with the tables behind charts that are not among them."""
+    known = {block.key for block in blocks if isinstance(block, _Numbered)}
+    behind: dict[tuple[str, str], _Block] = {}
+    for block in blocks:
+        if isinstance(block, Panel) and block.table is not None and block.table.records:
+            behind.setdefault(_key(block.table), _numbered(block.table))
+    added = [block for key, block in behind.items() if key not in known]
+    return [*blocks, _Heading("Appendix: tables behind the charts", 1), *added] if added else blocks
+
+
+# --- how it is written ---
+
+
+def _write(document: WordDocument, blocks: Sequence[_Block]) -> None:
+    tables = [block for block in blocks if isinstance(block, _Numbered) and block.grids]
+    numbers = {block.key: number for number, block in enumerate(tables, 1)}
+    figures = itertools.count(1)
+    for block in blocks:
+        match block:
+            case _Heading():
+                document.heading(block.text, block.level)
+            case _Text():
+                document.paragraph(block.text, block.style, lead=block.lead)
+            case _Numbered():
+                _write_table(document, block, numbers.get(block.key))
+            case Panel():
+                _write_chart(document, block, figures, numbers)
+
+
+def _write_table(document: WordDocument, table: _Numbered, number: int | None) -> None:
+    if number is None:
+        document.paragraph(f"{table.caption}: {table.note or 'nothing to show.'}")
+        return
+    document.caption(
+        "Table", number, f"{table.caption}.", bookmark=_bookmark(number)
+    ).paragraph_format.keep_with_next = True
+    for grid in table.grids:
+        document.table(grid, table.caption)
+    if table.note:
+        document.paragraph(table.note)
+
+
+def _write_chart(
+    document: WordDocument, panel: Panel, figures: Iterator[int], numbers: Mapping[tuple[str, str], int]
+) -> None:
+    if panel.specification is None:
+        document.paragraph(panel.note, lead=f"{panel.title}.")
+        return
+    document.picture(png_of({**panel.specification, "config": theme(LIGHT)}, _PPI), _PPI, panel.description)
+    number = None if panel.table is None else numbers.get(_key(panel.table))
+    refers_to = "" if number is None else _bookmark(number)
+    document.caption("Figure", next(figures), f"{panel.title}. {panel.caption}", refers_to=refers_to)
+
+
+def _bookmark(number: int) -> str:
+    return f"_Ref_Table_{number}"

@@ -1,0 +1,692 @@
+r"""Which candidate is chosen, why the others are not, and an honest estimate of what the choice gains.
+
+Candidates compared on the same folds, beyond the noise of a cross-validation.
+
+Metrics of two candidates on the same fold share its people, so differences are taken fold by fold. Training sets of
+different folds overlap, which makes the differences look steadier than they are. Nadeau and Bengio's correction
+(Machine Learning 52, 2003) widens the variance of the mean of k differences of variance :math:`s^2`:
+
+.. math:: \left(\frac1k + \frac{n_\text{test}}{n_\text{train}}\right) s^2,
+
+with :math:`k - 1` degrees of freedom.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from evenhand.arrays import Floats
+from evenhand.exceptions import InvalidInputError, did_you_mean
+from evenhand.report.formatting import listed
+from evenhand.searching.metrics import ALIASES, AXES, DIRECTIONS, OF_SOMETHING, asked_of, direction_of
+from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.scoring import EFFECTS, check_effect_columns, is_signed_gap, oriented_gaps
+from evenhand.searching.space import Candidate
+from evenhand.searching.store import Scored
+
+CONFIDENCE = 0.95
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A mean over folds, or a mean difference, with its interval; NaN if it cannot be estimated."""
+
+    value: float
+    low: float
+    high: float
+
+    @property
+    def is_beyond_noise(self) -> bool:
+        """Whether the interval excludes 0."""
+        return bool(self.low > 0 or self.high < 0)
+
+
+def mean_interval(values: Floats, test_share: float) -> Difference:
+    """Mean over folds of a metric, with the corrected interval.
+
+    Parameters
+    ----------
+    values
+        One per fold; NaN for a fold in which the metric could not be estimated.
+    test_share
+        Test people over training people.
+
+    Examples
+    --------
+    >>> found = mean_interval(np.array([0.8, 0.7, 0.75, 0.85, 0.9]), test_share=0.25)
+    >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
+    (0.8, 0.653, 0.947)
+    """
+    known = values[np.isfinite(values)]
+    if len(known) < len(values) or len(known) < 2:
+        value = float(known.mean()) if len(known) == len(values) and len(known) else float("nan")
+        return Difference(value, float("nan"), float("nan"))
+    half = float(_half_width(known[None, :], test_share)[0])
+    mean = float(known.mean())
+    return Difference(mean, mean - half, mean + half)
+
+
+def paired_difference(first: Floats, second: Floats, test_share: float) -> Difference:
+    """Mean over folds of `first` minus `second`, with the corrected interval."""
+    return mean_interval(first - second, test_share)
+
+
+def worse_beyond_noise(values: Floats, direction: int, test_share: float) -> NDArray[np.bool_]:
+    """Whether candidate i is worse than candidate j beyond noise, of shape (n, n), from metrics of shape (n, folds).
+
+    Examples
+    --------
+    >>> values = np.array([[0.8, 0.7, 0.9], [0.81, 0.71, 0.91], [0.9, 0.6, 0.9]])
+    >>> worse_beyond_noise(values, 1, test_share=0.5)[0].tolist()
+    [False, True, False]
+    """
+    difference = direction * (values[None, :, :] - values[:, None, :])  # how much better j is than i
+    mean = difference.mean(-1)
+    half = _half_width(difference.reshape(-1, values.shape[1]), test_share).reshape(mean.shape)
+    # Equal differences in every fold have no noise at all, up to rounding.
+    return np.asarray((mean - half > 1e-12) & np.isfinite(mean))
+
+
+def front(metrics: dict[str, tuple[Floats, int]], test_share: float) -> NDArray[np.bool_]:
+    """Which candidates are not dominated by another, of shape (n,).
+
+    One dominates another if its mean is at least as good on every axis, and better beyond noise on one. A candidate
+    with a metric that could not be estimated is not on the front.
+
+    Parameters
+    ----------
+    metrics
+        For each axis, values of shape (n, folds) and 1 where more is better, -1 where less is.
+    test_share
+        As in `mean_interval`.
+
+    Examples
+    --------
+    >>> auc = np.array([[0.8, 0.8, 0.8], [0.7, 0.7, 0.7], [0.79, 0.81, 0.79]])
+    >>> gap = np.array([[0.2, 0.2, 0.2], [0.1, 0.1, 0.1], [0.2, 0.2, 0.2]])
+    >>> front({"auc": (auc, 1), "gap": (gap, -1)}, test_share=0.5).tolist()
+    [True, True, True]
+    """
+    n = len(next(iter(metrics.values()))[0])
+    no_worse, worse = np.ones((n, n), dtype=bool), np.zeros((n, n), dtype=bool)
+    is_known = np.ones(n, dtype=bool)
+    for values, direction in metrics.values():
+        mean = direction * values.mean(-1)
+        is_known &= np.isfinite(mean)
+        no_worse &= mean[None, :] >= mean[:, None]
+        worse |= worse_beyond_noise(values, direction, test_share)
+    is_dominated = (no_worse & worse & is_known[None, :]).any(1)
+    return np.asarray(is_known & ~is_dominated)
+
+
+def standard_error(differences: Floats, test_share: float) -> Floats:
+    """Corrected standard error of each row's mean over folds, of shape (n,) from (n, folds); infinite for one fold.
+
+    Examples
+    --------
+    >>> standard_error(np.array([[0.1, 0.2, 0.3], [0.2, 0.2, 0.2]]), test_share=0.5).round(4).tolist()
+    [0.0913, 0.0]
+    """
+    k = differences.shape[1]
+    if k < 2:
+        return np.full(len(differences), np.inf)
+    return np.asarray(np.sqrt((1 / k + test_share) * differences.var(axis=1, ddof=1)))
+
+
+def _half_width(differences: Floats, test_share: float) -> Floats:
+    """Half the corrected interval of each row's mean."""
+    k = differences.shape[1]
+    return np.asarray(stats.t.ppf((1 + CONFIDENCE) / 2, max(1, k - 1)) * standard_error(differences, test_share))
+
+
+References: TypeAlias = Mapping[str, Mapping[str, Floats]]
+"""For each reference, every metric by name, of shape (n_folds,)."""
+
+_ROUNDING = 1e-12
+_REFERENCES = ("best", "unconstrained", "start")
+_NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
+_METRIC = r"\w+(?:\[[^\[\]]+\])?"
+_COMPARES = re.compile(rf"\s*({_METRIC})\s*(>=|<=|>|<)\s*(?:({_NUMBER})|(\w+)\s*(?:([-+*])\s*({_NUMBER})\s*(%?))?)\s*")
+_WITHIN = re.compile(rf"\s*({_METRIC})\s+within\s+({_NUMBER})\s*(%?)\s+of\s+(?:({_NUMBER})|(\w+))\s*")
+_SIGN = re.compile(rf"\s*(.+?)\s+(increasing|decreasing|positive|negative)(?:\s+within\s+({_NUMBER}))?\s*")
+# Which metric of a column must be on which side of 0.
+_SIGNS = {
+    "increasing": ("falls", "<="),
+    "decreasing": ("rises", "<="),
+    "positive": ("effect", ">="),
+    "negative": ("effect", "<="),
+}
+
+
+@dataclass(frozen=True)
+class Constraint:
+    """A metric and its limit.
+
+    Attributes
+    ----------
+    text
+        As the user wrote it.
+    metric
+        The metric.
+    comparison
+        ``">="``, ``"<="``, ``">"``, ``"<"`` or ``"within"``.
+    reference
+        ``"best"``, ``"unconstrained"``, ``"start"``, or None for a plain number.
+    factor, shift
+        The limit is factor times the reference plus shift, or the shift alone if there is no reference. For
+        ``"within"`` this is the middle, and `margin` is how far from it a metric may be.
+    relative
+        What is added to the limit, or for ``"within"`` to the margin, as a share of the size of the reference.
+    """
+
+    text: str
+    metric: str
+    comparison: str
+    reference: str | None
+    factor: float
+    shift: float
+    margin: float = 0.0
+    relative: float = 0.0
+
+    def limits(self, base: Floats) -> Floats:
+        """The limit, or the middle, given the reference's metric in each fold; of the same shape."""
+        if self.reference is None:
+            return np.full(base.shape, self.shift)
+        if self.comparison == "within":
+            return base
+        # A share of the size of the mean keeps the limit linear in the reference.
+        return base * (self.factor + self.relative * _sign(base)) + self.shift
+
+    def allowed(self, base: Floats) -> float:
+        """How far from the middle a metric may be."""
+        return self.margin + self.relative * abs(float(base.mean()))
+
+    def judge(self, values: Floats, references: References, test_share: float) -> Judgement:
+        """Which candidates meet it, given their metric and those of the references in each fold.
+
+        A candidate misses a limit if its mean over folds is beyond it by more than one standard error of the
+        difference, with Nadeau and Bengio's correction: noise between folds alone should not rule out a candidate.
+        The effect of a column on the score has no such noise.
+
+        Parameters
+        ----------
+        values
+            The metric, of shape (n_candidates, n_folds).
+        references
+            Every metric of each reference, of shape (n_folds,).
+        test_share
+            Test people over training people in a fold.
+        """
+        base = np.zeros(values.shape[1]) if self.reference is None else references[self.reference][self.metric]
+        limits = self.limits(base)
+        distance = values - limits
+        off = distance.mean(1)
+        # The effect of a column on a score is a fact about a model, not an estimate.
+        is_exact = values.shape[1] < 2 or asked_of(self.metric)[0] in EFFECTS
+        error = np.zeros(len(values)) if is_exact else standard_error(distance, test_share)
+        if self.comparison == "within":
+            missed = np.abs(off) - self.allowed(base)
+        else:
+            missed = -off if self.comparison.startswith(">") else off
+        is_strict = self.comparison in ("<", ">")
+        is_met = missed < -_ROUNDING if is_strict else missed <= _ROUNDING
+        is_near = ~is_met & (missed < error - _ROUNDING)
+        return Judgement(
+            self, values.mean(1), float(limits.mean()), self.allowed(base), error, is_met | is_near, is_near
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """Which candidates meet a constraint.
+
+    Attributes
+    ----------
+    constraint
+        The constraint.
+    value, error
+        Mean of each candidate's metric, and the standard error of its distance from the limit.
+    limit, allowed
+        The limit, or the middle of what is allowed and how far from it a metric may be.
+    is_met, is_near
+        Whether each candidate meets it; whether it does only within noise.
+    """
+
+    constraint: Constraint
+    value: Floats
+    limit: float
+    allowed: float
+    error: Floats
+    is_met: NDArray[np.bool_]
+    is_near: NDArray[np.bool_]
+
+    def complaint(self, k: int) -> str:
+        """Why candidate `k` does not meet it, in words."""
+        asked, value = self.constraint, float(self.value[k])
+        if math.isnan(value):
+            return f"{asked.metric} could not be estimated, which `{asked.text}` needs"
+        noise = f", by more than a standard error of {self.error[k]:.4f}" if self.error[k] > 0 else ""
+        side = f"{'below' if asked.comparison.startswith('>') else 'above'} the limit of"
+        side = f"more than {self.allowed:.4g} from" if asked.comparison == "within" else side
+        return f"{asked.metric} is {value:.4f}, {side} {self.limit:.4f}{noise} (`{asked.text}`)"
+
+
+def parse_constraint(text: str) -> Constraint:
+    """A constraint from its text.
+
+    A constraint compares a metric with a number (``air >= 0.8``) or with a reference, optionally with a shift, a share
+    or a factor (``auc >= best - 0.01``, ``profit >= unconstrained - 1%``, ``reasoning_gap <= unconstrained * 0.5``), or
+    keeps it near one (``positive_rate within 0.05 of unconstrained``). ``best`` is the best value of any candidate,
+    ``unconstrained`` that of the model trained for accuracy alone, and ``start`` that of the model that a search starts
+    from. A constraint can also say how a column must move the score: ``income increasing``, ``debt decreasing`` (at
+    every step, or at all but a share of them: ``income increasing within 0.02``), ``income positive`` and ``debt
+    negative`` (on average).
+
+    Raises
+    ------
+    InvalidInputError
+        If the text has none of these forms, or names an unknown metric or reference.
+
+    Examples
+    --------
+    >>> constraint = parse_constraint("auc >= best - 0.01")
+    >>> best, tried = np.array([0.80, 0.82]), np.array([[0.79, 0.81], [0.76, 0.78]])
+    >>> constraint.judge(tried, {"best": {"auc": best}}, test_share=1.0).is_met.tolist()
+    [True, False]
+    >>> parse_constraint("positive_rate within 0.05 of unconstrained").margin
+    0.05
+    >>> parse_constraint("income increasing").metric
+    'falls[income]'
+    """
+    if not isinstance(text, str):
+        raise InvalidInputError(f"A constraint must be a text such as 'auc >= best - 0.01', got {text!r}.")
+    whole = text.strip()
+    near, form, sign = (pattern.fullmatch(text) for pattern in (_WITHIN, _COMPARES, _SIGN))
+    if near is not None:
+        named, margin, percent, number, reference = near.groups()
+        metric = check_metric(named, f"The constraint {text!r}")
+        if float(margin) < 0:
+            raise InvalidInputError(f"The constraint {text!r} must allow a distance of 0 or more, got {margin}.")
+        shift = 0.0 if number is None else float(number)
+        away = (0.0, float(margin) / 100) if percent and number is None else (_amount(margin, percent), 0.0)
+        return Constraint(whole, metric, "within", _reference(reference, metric, text), 1.0, shift, *away)
+    if form is not None:
+        named, comparison, number, reference, operator, amount, percent = form.groups()
+        metric = check_metric(named, f"The constraint {text!r}")
+        if number is not None:
+            return Constraint(whole, metric, comparison, None, 1.0, float(number))
+        by = 0.0 if amount is None else _amount(amount, percent) * (-1 if operator == "-" else 1)
+        against = _reference(reference, metric, text)
+        if operator == "*":
+            return Constraint(whole, metric, comparison, against, by, 0.0)
+        if percent:
+            return Constraint(whole, metric, comparison, against, 1.0, 0.0, relative=by)
+        return Constraint(whole, metric, comparison, against, 1.0, by)
+    if sign is not None and not _looks_like_a_limit(text):
+        return _sign_constraint(whole, *sign.groups())
+    raise InvalidInputError(
+        "A constraint reads like 'auc >= best - 0.01', 'profit >= unconstrained - 1%', 'air >= 0.8', "
+        f"'positive_rate within 0.05 of unconstrained' or 'income increasing', got {text!r}."
+    )
+
+
+def _sign_constraint(text: str, column: str, word: str, share: str | None) -> Constraint:
+    """How a column must move the score."""
+    kind, comparison = _SIGNS[word]
+    if share is not None and (kind == "effect" or not 0 <= float(share) < 1):
+        raise InvalidInputError(
+            f"The constraint {text!r} may allow a share of at least 0 and below 1 of the steps of an increasing or "
+            f"decreasing column, got {share}."
+        )
+    return Constraint(text, f"{kind}[{column}]", comparison, None, 1.0, float(share or 0.0))
+
+
+def _looks_like_a_limit(text: str) -> bool:
+    return any(sign in text for sign in ("<", ">", "="))
+
+
+def _amount(number: str, percent: str) -> float:
+    return float(number) / 100 if percent else float(number)
+
+
+def _sign(base: Floats) -> float:
+    return -1.0 if float(base.mean()) < 0 else 1.0
+
+
+def check_metric(name: str, whose: str) -> str:
+    """The metric that a name stands for, if the search knows it."""
+    found = ALIASES.get(name, name) if isinstance(name, str) else name
+    kind, of = asked_of(str(found))
+    if found in DIRECTIONS or (of and kind in OF_SOMETHING):
+        return str(found)
+    known = [*DIRECTIONS, *ALIASES, *OF_SOMETHING]
+    raise InvalidInputError(f"{whose} names an unknown metric: {name!r}.{did_you_mean(kind, known)}")
+
+
+def asked_effects(names: Iterable[str]) -> tuple[str, ...]:
+    """Columns whose effect on the score is asked for, by the names of metrics.
+
+    Examples
+    --------
+    >>> asked_effects(["falls[income]", "auc", "effect[income]", "score_gap[age]"])
+    ('income',)
+    """
+    asked = (asked_of(name) for name in names)
+    return tuple(dict.fromkeys(of for kind, of in asked if of and kind in EFFECTS))
+
+
+def check_asked(names: Iterable[str], people: SearchPeople, *, has_payoff: bool) -> None:
+    """Refuse metrics of unknown inputs, groups and columns, and a profit without payoffs.
+
+    Raises
+    ------
+    InvalidInputError
+        With the names that exist.
+    """
+    asked = list(names)
+    columns = [str(column) for column in people.table.columns]
+    for name in asked:
+        kind, of = asked_of(name)
+        known = list(people.groups.names) if kind == "approval_rate" else columns
+        if of and of not in known:
+            what = "group" if kind == "approval_rate" else "column"
+            raise InvalidInputError(f"{name!r} names an unknown {what}: {of!r}.{did_you_mean(of, known)}")
+    check_effect_columns(asked_effects(asked), people.table)
+    if "profit" in asked and not has_payoff:
+        raise InvalidInputError(
+            "'profit' needs `payoff`, what each decision is worth, such as {'approve_good': 1, 'approve_bad': -5}."
+        )
+
+
+def _reference(name: str | None, metric: str, text: str) -> str | None:
+    if name is None:
+        return None
+    if name not in _REFERENCES:
+        raise InvalidInputError(
+            f"The constraint {text!r} compares with {name!r}, which is neither a number nor one of {list(_REFERENCES)}."
+            f"{did_you_mean(name, _REFERENCES)}"
+        )
+    if name == "best" and direction_of(metric) == 0:
+        raise InvalidInputError(
+            f"The constraint {text!r} asks for the best {metric}, but neither more nor less of it is better; "
+            "compare with 'unconstrained' or a number."
+        )
+    return name
+
+
+Metrics: TypeAlias = Mapping[str, Floats]
+"""Every metric by name, of shape (n_candidates, n_folds)."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The choice that a rule makes on some folds.
+
+    Attributes
+    ----------
+    chosen
+        Number of the candidate; None if no candidate meets the constraints.
+    unconstrained
+        Number of the most accurate unconstrained candidate.
+    complaints
+        For each candidate, the constraints it does not meet, in words.
+    near
+        For each candidate, the metrics that meet their constraint only within noise.
+    ranked
+        Candidates that meet all constraints, the chosen one first.
+    """
+
+    chosen: int | None
+    unconstrained: int
+    complaints: tuple[tuple[str, ...], ...]
+    near: tuple[tuple[str, ...], ...]
+    ranked: tuple[int, ...] = ()
+
+    def alternatives(self, n: int) -> tuple[int, ...]:
+        """Up to n candidates that are better than the unconstrained one, which is not among them, best first."""
+        place = self.ranked.index(self.unconstrained) if self.unconstrained in self.ranked else len(self.ranked)
+        return self.ranked[: min(n, place)]
+
+
+@dataclass(frozen=True)
+class ChoiceRule:
+    """Of the candidates that meet all constraints, the one with the least of a metric.
+
+    Attributes
+    ----------
+    constraints
+        What must hold for the means over folds, within their noise.
+    minimize
+        The metric. A gap or excess below 0 counts as 0, since an estimate below 0 is noise. Ties go to the candidate
+        with the highest AUC, and then to the first.
+    is_unconstrained
+        Which candidates were trained for accuracy alone.
+    test_share
+        Test people over training people in a fold.
+    """
+
+    constraints: tuple[Constraint, ...]
+    minimize: str
+    is_unconstrained: NDArray[np.bool_]
+    test_share: float
+
+    def choose(self, metrics: Metrics, folds: Sequence[int] | None = None) -> Choice:
+        """Choose by the means over some folds, or all."""
+        part = slice(None) if folds is None else list(folds)
+        metrics = {name: values[:, part] for name, values in metrics.items()}
+        unconstrained = self.unconstrained(metrics)
+        judged = self._judged(metrics, np.ones_like(self.is_unconstrained))
+        numbers = range(len(self.is_unconstrained))
+        complaints = tuple(tuple(of.complaint(k) for of in judged if not of.is_met[k]) for k in numbers)
+        near = tuple(tuple(of.constraint.metric for of in judged if of.is_near[k]) for k in numbers)
+        means = metrics[self.minimize].mean(1)
+        is_kept = np.array([not of_one for of_one in complaints]) & np.isfinite(means)
+        if not is_kept.any():
+            return Choice(None, unconstrained, complaints, near)
+        accuracy = np.nan_to_num(metrics["auc"].mean(1))
+        order = np.lexsort((-accuracy, np.where(is_kept, self.goal(means), np.inf)))  # the first of a tie
+        ranked = tuple(order[is_kept[order]].tolist())
+        return Choice(ranked[0], unconstrained, complaints, near, ranked)
+
+    def unconstrained(self, metrics: Metrics) -> int:
+        """Number of the most accurate unconstrained candidate."""
+        return _best(np.where(self.is_unconstrained, metrics["auc"].mean(1), np.nan), 1)
+
+    def draws(self, metrics: Metrics) -> Floats:
+        """What is minimized, for each candidate; infinite for one that does not meet the constraints.
+
+        Here ``best`` is the best unconstrained candidate, so that no candidate's value depends on the other draws.
+        """
+        judged = self._judged(metrics, self.is_unconstrained)
+        means = metrics[self.minimize].mean(1)
+        is_kept = np.isfinite(means)
+        for of in judged:
+            is_kept &= of.is_met
+        return np.where(is_kept, self.goal(means), np.inf)
+
+    def best(self, metrics: Metrics, name: str) -> int:
+        """Number of the candidate with the best mean of a metric."""
+        return _best(metrics[name].mean(1), direction_of(name))
+
+    def _judged(self, metrics: Metrics, is_among: NDArray[np.bool_]) -> list[Judgement]:
+        """Each constraint applied to the candidates, with ``best`` the best of some of them."""
+        unconstrained = self.unconstrained(metrics)
+        compared = {name: values[unconstrained] for name, values in metrics.items()}
+        references = {
+            "unconstrained": compared,
+            "start": compared,  # the starting model, if there is one, is the unconstrained candidate
+            "best": {
+                name: values[_best(np.where(is_among, values.mean(1), np.nan), direction_of(name))]
+                for name, values in metrics.items()
+                if direction_of(name)
+            },
+        }
+        return [c.judge(metrics[c.metric], references, self.test_share) for c in self.constraints]
+
+    def goal(self, means: Floats) -> Floats:
+        """What is minimized, from the means of the metric."""
+        direction = direction_of(self.minimize)
+        return np.maximum(means, 0.0) if direction < 0 else -means
+
+
+def reasons_of(choice: Choice, metrics: Metrics, rule: ChoiceRule) -> tuple[str, ...]:
+    """Why each candidate was chosen or passed over, in words."""
+    metric = rule.minimize
+    values = metrics[metric]
+    reasons = []
+    for k, complaints in enumerate(choice.complaints):
+        if not np.isfinite(metrics["auc"][k]).all():
+            reasons.append("could not be trained or scored")
+        elif complaints:
+            reasons.append("; ".join(complaints))
+        elif k == choice.chosen:
+            reasons.append(f"chosen: {_meets(choice, k)}, with the lowest {metric}, {values[k].mean():.4f}")
+        else:
+            assert choice.chosen is not None
+            more = paired_difference(values[k], values[choice.chosen], rule.test_share)
+            reasons.append(f"{_meets(choice, k)}; {_passed_over(metric, more, metrics, k, choice.chosen)}")
+    return tuple(reasons)
+
+
+def _meets(choice: Choice, k: int) -> str:
+    near = list(choice.near[k])
+    return f"meets every constraint, {listed(near)} within noise of the limit" if near else "meets every constraint"
+
+
+def _passed_over(metric: str, more: Difference, metrics: Metrics, k: int, chosen: int) -> str:
+    told = f"its {metric} differs from the chosen one's by {more.value:+.4f}"
+    if not np.isfinite(more.low):
+        return told
+    interval = f"{told} (95% interval {more.low:+.4f} to {more.high:+.4f})"
+    if more.is_beyond_noise:
+        return interval
+    higher = "a lower" if metrics["auc"][k].mean() < metrics["auc"][chosen].mean() else "a higher"
+    return f"{interval}, which is within noise; it has {higher} AUC, {metrics['auc'][k].mean():.4f}"
+
+
+def honest_differences(metrics: Metrics, rule: ChoiceRule) -> dict[str, Difference]:
+    """Chosen minus unconstrained by metric, where the choice for each fold did not see that fold.
+
+    The best of many looks better than it is. So each fold's people judge a choice that was made on the other folds
+    only. If no candidate meets the constraints there, the unconstrained one takes its place.
+    """
+    n_folds = metrics["auc"].shape[1]
+    if n_folds < 3:
+        return {name: Difference(float("nan"), float("nan"), float("nan")) for name in metrics}
+    found = {name: np.zeros(n_folds) for name in metrics}
+    for fold in range(n_folds):
+        choice = rule.choose(metrics, [other for other in range(n_folds) if other != fold])
+        chosen = choice.unconstrained if choice.chosen is None else choice.chosen
+        for name, values in metrics.items():
+            found[name][fold] = values[chosen, fold] - values[choice.unconstrained, fold]
+    return {name: mean_interval(values, rule.test_share) for name, values in found.items()}
+
+
+def _best(values: Floats, direction: int) -> int:
+    """Position of the best value that is not missing: the first of a tie, 0 if all are missing."""
+    return int(np.argmax(np.where(np.isfinite(values), direction * values, -np.inf)))
+
+
+@dataclass(frozen=True)
+class Frontier:
+    """Candidates such that no other is at least as good in two metrics and better in one, by means over folds.
+
+    Unlike the front, it ignores noise; the chart of it shows intervals.
+
+    Attributes
+    ----------
+    utility, objective
+        The two metrics.
+    candidates
+        Their numbers, from the least utility to the most.
+    """
+
+    utility: str
+    objective: str
+    candidates: tuple[int, ...]
+
+    @classmethod
+    def of(cls, metrics: Metrics, minimize: str, limited: Sequence[str]) -> Frontier:
+        """The frontier of all candidates; the utility is the first that a constraint names, or AUC.
+
+        Examples
+        --------
+        >>> metrics = {"auc": np.array([[0.8], [0.7], [0.7]]), "cec": np.array([[0.3], [0.1], [0.2]])}
+        >>> Frontier.of(metrics, "cec", []).candidates
+        (1, 0)
+        """
+        utility = next((name for name in limited if name in AXES["utility"] and name != minimize), "auc")
+        objective = "reasoning_gap" if minimize == utility else minimize
+        first, second = (direction_of(name) * metrics[name].mean(1) for name in (utility, objective))
+        found: list[int] = []
+        best = -np.inf
+        for k in np.lexsort((-second, -first)).tolist():  # from the most utility to the least
+            if np.isfinite(first[k]) and second[k] > best:
+                found.append(k)
+                best = float(second[k])
+        return cls(utility, objective, tuple(reversed(found)))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**asdict(self), "candidates": list(self.candidates)}
+
+
+@dataclass(frozen=True, eq=False)
+class Collated:
+    """Metrics of candidates.
+
+    Attributes
+    ----------
+    metrics
+        By name, of shape (n_candidates, n_folds), averaged over seeds; NaN if a metric could not be estimated.
+    gaps
+        Signed gaps of scores, by the names of `searching.fold_gaps`, of the same shape.
+    notes
+        Why a candidate has no metrics, by its number.
+    """
+
+    metrics: dict[str, Floats]
+    gaps: dict[str, Floats]
+    notes: dict[int, str]
+
+
+def collate(
+    scored: Sequence[Scored], candidates: Sequence[Candidate], settings: EvaluationSettings, features: Sequence[str]
+) -> Collated:
+    """Metrics of candidates from the metrics of their models in each fold and for each seed.
+
+    Parameters
+    ----------
+    scored
+        A row for each model.
+    candidates, settings
+        What was trained, and on how many folds and seeds.
+    features
+        Names of the table's columns.
+    """
+    number = {candidate.key: candidate.number for candidate in candidates}
+    names = dict.fromkeys([*DIRECTIONS, *(name for row in scored for name in row.metrics)])
+    if settings.payoff is None:
+        del names["profit"]
+    sums = {name: np.zeros((len(candidates), settings.folds)) for name in names}
+    notes: dict[int, list[str]] = defaultdict(list)
+    for row in scored:
+        k = number[row.candidate]
+        if row.note:
+            notes[k].append(row.note)
+        for name, values in sums.items():
+            values[k, row.fold] += row.metrics.get(name, np.nan) / settings.seeds
+    gaps = {name: values for name, values in sums.items() if is_signed_gap(name)}
+    metrics = {name: values for name, values in sums.items() if name not in gaps}
+    means = {name: values.mean(1) for name, values in gaps.items()}
+    metrics |= oriented_gaps(gaps, means, features) if gaps else {}
+    return Collated(metrics, gaps, {k: told[0] for k, told in notes.items()})
