@@ -22,7 +22,7 @@ def plain(text: str, style: str = "") -> Text:
 def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, float, float, float, str]]:
     """Metric, value, both ends of the interval and note of each metric of an audit's summary."""
     return [
-        (row["metric"], _number(row["value"]), _number(row["low"]), _number(row["high"]), row["note"])
+        (row["metric"], _number(row["value"]), _number(row.get("low")), _number(row.get("high")), row["note"])
         for row in summary_table(summary).records
     ]
 
