@@ -29,17 +29,19 @@ from io import BytesIO
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
-from typing import IO, Any, ParamSpec, TypeVar
+from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import cloudpickle
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from evenhand.exceptions import EvenhandError
 from evenhand.system.files import temporary_path
 from evenhand.system.threads import Later, Threads, consumed_in_order, keep_freed_memory, on_this_core, one_thread_each
+
+if TYPE_CHECKING:  # imported where it is used: the processes that open model files do without torch
+    import torch
+    from torch import Tensor
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -209,8 +211,6 @@ def _main() -> None:
         _serve(asks, answers)
 
 
-
-
 _SMALLEST_APART = 4096  # bytes; smaller arrays are not worth a separate place in the file
 _ALIGNMENT = 64  # bytes, as numpy and torch align what they allocate
 _OPENING = Lock()
@@ -305,7 +305,9 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # has no types
         super().__init__(self.stream, protocol=5, buffer_callback=self._is_kept_inside)
 
     def reducer_override(self, obj: Any) -> Any:
-        if type(obj) is Tensor and _is_plain(obj):
+        import torch
+
+        if type(obj) is torch.Tensor and _is_plain(obj):
             storage = obj.untyped_storage()
             # Tensors that share memory continue to share it: a repeated array is not written again.
             memory = self._memories.setdefault(
@@ -327,6 +329,8 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # has no types
 
 def _is_plain(tensor: Tensor) -> bool:
     """Whether a tensor is fully described by its memory, type and strides."""
+    import torch
+
     is_dense = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
     return is_dense and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg()) and not tensor.__dict__
 
@@ -334,6 +338,8 @@ def _is_plain(tensor: Tensor) -> bool:
 def _tensor(
     memory: NDArray[np.uint8], dtype: torch.dtype, offset: int, shape: tuple[int, ...], stride: tuple[int, ...]
 ) -> Tensor:
+    import torch
+
     return torch.empty(0, dtype=dtype).set_(torch.from_numpy(memory).untyped_storage(), offset, shape, stride)
 
 
@@ -382,6 +388,8 @@ class Processes:
 
 def _result(sent: Parcel, item: Any) -> Any:
     """In a process: what the function returns."""
+    from torch import Tensor
+
     keep_freed_memory()
     copyreg.pickle(Tensor, _as_array)
     with on_this_core(), one_thread_each():
@@ -400,6 +408,8 @@ def _as_array(tensor: Tensor) -> tuple[Callable[[NDArray[Any]], Tensor], tuple[N
 
 
 def _of_array(values: NDArray[Any]) -> Tensor:
+    import torch
+
     return torch.from_numpy(values)
 
 
