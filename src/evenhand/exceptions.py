@@ -51,12 +51,12 @@ class EvenhandWarning(UserWarning):
     """Weak evidence or a degenerate model: the result stands, with a reservation that is also reported."""
 
 
-def warn_caller(message: str) -> None:
+def warn_caller(message: str, category: type[Warning] = EvenhandWarning) -> None:
     """Warn, naming the line outside this package that the call came from, however deep inside the reason was found."""
     frame, level = sys._getframe(), 1
     while frame is not None and frame.f_code.co_filename.startswith(_OURS):
         frame, level = frame.f_back, level + 1  # type: ignore[assignment]
-    warnings.warn(message, EvenhandWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 def first_line(error: BaseException) -> str:

@@ -1,3 +1,6 @@
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -5,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.validation import as_groups, as_labels, as_matrix, as_table, check_columns
+from evenhand.inputs.validation import as_groups, as_labels, as_matrix, as_table, check_columns, moved_keywords
 
 FRAME = {"income": [1.0, 2.5, 3.0], "job": ["a", "b", "a"]}
 
@@ -148,3 +151,39 @@ def test_probabilities_of_groups_are_refused_with_a_way_out():
 def test_wrong_column_names_are_refused(wanted, message):
     with pytest.raises(InvalidInputError, match=message):
         check_columns(wanted, ["income", "job"], "financial_features")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cooking:
+    minutes: int = 10
+    salt: Any = None
+
+
+def test_keywords_that_moved_still_work_and_say_where_they_went():
+    with pytest.warns(FutureWarning) as warned:
+        options = moved_keywords("eh.cook", {"minutes": 5, "salt": [1, 2]}, Cooking(salt=[1, 2]), Cooking)
+    assert options == Cooking(minutes=5, salt=[1, 2])
+    (warning,) = warned
+    assert str(warning.message) == (
+        "`eh.cook(minutes=..., salt=...)` is now `options=Cooking(minutes=..., salt=...)`; "
+        "the old keywords go in the next release."
+    )
+    assert warning.filename == __file__
+
+
+def test_options_without_old_keywords_say_nothing(recwarn):
+    assert moved_keywords("eh.cook", {}, None, Cooking) == Cooking()
+    given = Cooking(minutes=3)
+    assert moved_keywords("eh.cook", {}, given, Cooking) is given
+    assert not recwarn
+
+
+def test_keywords_that_moved_are_checked():
+    with pytest.raises(InvalidTypeError, match=r"eh\.cook has no parameter 'minuts'. Did you mean 'minutes'"):
+        moved_keywords("eh.cook", {"minuts": 5}, None, Cooking)
+    with pytest.raises(InvalidTypeError, match="Did you mean 'stove'"):
+        moved_keywords("eh.cook", {"stov": 5}, None, Cooking, own=["stove"])
+    with pytest.raises(InvalidInputError, match="`minutes` is 5, but `how` has 3"):
+        moved_keywords("eh.cook", {"minutes": 5}, Cooking(minutes=3), Cooking, "how")
+    with pytest.raises(TypeError, match=r"`options` of eh.cook must be Cooking\(...\), got dict"):
+        moved_keywords("eh.cook", {}, {"minutes": 5}, Cooking)

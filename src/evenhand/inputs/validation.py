@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from numbers import Integral
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import narwhals as nw
 import numpy as np
@@ -15,7 +15,90 @@ import pandas as pd
 import pyarrow as pa
 from numpy.typing import DTypeLike, NDArray
 
-from evenhand.exceptions import InvalidInputError, InvalidTypeError, did_you_mean
+from evenhand.exceptions import InvalidInputError, InvalidTypeError, did_you_mean, warn_caller
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Options = TypeVar("Options", bound="DataclassInstance")
+
+
+def moved_keywords(
+    function_name: str,
+    old: Mapping[str, Any],
+    options: Options | None,
+    options_type: type[Options],
+    parameter: str = "options",
+    own: Sequence[str] = (),
+) -> Options:
+    """Options of a function, with keywords that used to be its own and are now fields of the options.
+
+    Parameters
+    ----------
+    function_name
+        As the user calls it, such as ``"eh.search"``.
+    old
+        Keywords that the function was given and no longer has.
+    options
+        The options given; None for the defaults.
+    options_type
+        The dataclass of the options.
+    parameter
+        What the function calls its options.
+    own
+        Parameters that the function has, to suggest where a keyword is misspelled.
+
+    Warns
+    -----
+    FutureWarning
+        If there are such keywords: where they belong now.
+
+    Raises
+    ------
+    InvalidTypeError
+        If a keyword never existed, or `options` is something else.
+    InvalidInputError
+        If a keyword and the options differ.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True, kw_only=True)
+    ... class Cooking:
+    ...     minutes: int = 10
+    >>> moved_keywords("eh.cook", {}, Cooking(minutes=5), Cooking)
+    Cooking(minutes=5)
+    >>> moved_keywords("eh.cook", {"minute": 5}, None, Cooking)
+    Traceback (most recent call last):
+    ...
+    evenhand.exceptions.InvalidTypeError: eh.cook has no parameter 'minute'. Did you mean 'minutes'?
+    """
+    if options is not None and not isinstance(options, options_type):
+        raise InvalidTypeError(
+            f"`{parameter}` of {function_name} must be {options_type.__name__}(...), got {type(options).__name__}."
+        )
+    defaults = options_type()
+    options = defaults if options is None else options
+    known = [field.name for field in fields(options_type) if field.init]
+    for name, value in old.items():
+        if name not in known:
+            raise InvalidTypeError(
+                f"{function_name} has no parameter {name!r}.{did_you_mean(name, [*own, parameter, *known])}"
+            )
+        present = getattr(options, name)
+        if not any(np.array_equal(present, same) for same in (getattr(defaults, name), value)):
+            raise InvalidInputError(
+                f"`{name}` is {value!r}, but `{parameter}` has {present!r}: leave out `{name}`, which belongs in "
+                f"{options_type.__name__}."
+            )
+    if not old:
+        return options
+    given = ", ".join(f"{name}=..." for name in old)
+    warn_caller(
+        f"`{function_name}({given})` is now `{parameter}={options_type.__name__}({given})`; the old "
+        f"{'keyword goes' if len(old) == 1 else 'keywords go'} in the next release.",
+        FutureWarning,
+    )
+    return replace(options, **old)
 
 
 def in_row_order(values: Any, X: Any, name: str) -> Any:
