@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import NDArray
+from rich.console import Console
 
 from evenhand.arrays import Floats
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble, limited, screened_people
@@ -28,7 +30,6 @@ from evenhand.auditing.people import (
     weight_unit,
     with_cut_offs,
 )
-from evenhand.auditing.progress import shown_run
 from evenhand.auditing.reference import AuditReference, audited_model, settled_options
 from evenhand.auditing.regressions import RegressedPeople, RegressionRow, control_sets, further_outcomes, regress
 from evenhand.auditing.result import AuditResult
@@ -48,12 +49,14 @@ from evenhand.inputs.validation import (
     in_row_order,
     is_number_column,
 )
+from evenhand.matching.placebos import N_NEAR
 from evenhand.metrics.regressions import GroupEffect
 from evenhand.models.dispatch import AttributionChoice
+from evenhand.models.explaining import is_sampled, questions, watched
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.terminal import PATIENCE
 from evenhand.system.terminal import progress as shown_progress
-from evenhand.system.threads import MOST_THREADS, Threads, one_thread_each
+from evenhand.system.threads import MOST_THREADS, Threads, available_memory, one_thread_each
 
 _DECISION, _PROBABILITY, _LOG_ODDS = "decision", "score, probability", "score, log-odds"
 _UNITS = {_DECISION: "share", _PROBABILITY: "probability", _LOG_ODDS: "log-odds"}
@@ -296,8 +299,7 @@ def audit(
         Settings that few people change: integration steps, the scale of the model's score, the number of orders and
         the error of sampled Shapley values, the number of reasons.
     progress
-        Whether to show the progress of an audit that takes more than two seconds, and how long sampled attributions
-        will take.
+        Whether to show the progress of an audit that takes more than two seconds, and to say if memory is too small.
 
     Returns
     -------
@@ -356,12 +358,10 @@ def audit(
     splits = as_splits(in_row_order(by, X, "by"), len(people))
     further = wanted_outcomes(outcomes, X, people, is_wanted=regressions)
     fitted = AuditReference.of(audited, options, pool, len(people))
-    with shown_run(fitted, people, is_shown=progress) as watched:
-        is_shown = progress and watched is fitted  # otherwise sampling shows the progress
-        with shown_progress("audit", _n_steps(people), is_shown=is_shown, after=PATIENCE) as advance:
-            found = audit_batch(watched, people, splits, advance=advance)
-            result = with_regressions(assembled(fitted, found, notes, advance), fitted, found, splits, further)
-            return pooled_over_draws(result, watched, found, advance)
+    with _shown_run(fitted, people, is_shown=progress) as (watched, advance):
+        found = audit_batch(watched, people, splits, advance=advance)
+        result = with_regressions(assembled(fitted, found, notes, advance), fitted, found, splits, further)
+        return pooled_over_draws(result, watched, found, advance)
 
 
 def sensitivity(
@@ -425,9 +425,64 @@ def _n_draws(people: People) -> int:
     return 1 if people.probabilities is None else people.probabilities.n_draws
 
 
-def _n_steps(people: People) -> int:
-    """Number of steps that an audit reports."""
-    return BATCH_STEPS + FINISHING_STEPS + _n_draws(people) - 1
+# Bytes at the peak of an audit in memory, for each pair and each of its values: see docs/growth.md.
+_BYTES_PER_PAIR, _BYTES_PER_VALUE, _BYTES_PER_VALUE_COMPARED = 1_500, 50, 165
+
+
+@contextmanager
+def _shown_run(
+    fitted: AuditReference, people: People, *, is_shown: bool
+) -> Iterator[tuple[AuditReference, Callable[[str], None]]]:
+    """The reference, and what to call after each step; sampled attributions show the evaluations of the model."""
+    n_people = len(people) * _n_draws(people)
+    if not is_shown or not is_sampled(fitted.explainer):
+        if is_shown:
+            _warn_of_memory(fitted, n_people)
+        n_steps = BATCH_STEPS + FINISHING_STEPS + _n_draws(people) - 1
+        with shown_progress("audit", n_steps, is_shown=is_shown, after=PATIENCE) as advance:
+            yield fitted, advance
+        return
+    expected = max(1, n_evaluations(fitted, n_people))
+    with shown_progress("attributions, %", 100, after=PATIENCE) as advance:
+        n_asked, percent = 0, 0
+
+        def show(n: int) -> None:
+            nonlocal n_asked, percent
+            n_asked += n
+            while percent < min(100, 100 * n_asked // expected):
+                percent += 1
+                advance("")
+
+        explainer, evidence = watched(fitted.explainer, show), fitted.evidence
+        if evidence is not None:
+            halved = evidence.explainer
+            evidence = replace(evidence, explainer=replace(halved, explainer=watched(halved.explainer, show)))
+        yield replace(fitted, explainer=explainer, model=explainer.model, evidence=evidence), lambda status: None
+        show(expected)  # people without a match or a placebo were expected, too
+
+
+def n_evaluations(fitted: AuditReference, n_people: int) -> int:
+    """About how many evaluations an audit needs from a sampled model."""
+    own, moved = (questions(fitted.explainer, is_own=is_own) for is_own in (True, False))
+    n_pairs = n_people * (len(fitted.pool.groups.names) - 1)
+    # People and matches, each also with the other's inputs. For triples, people from both halves of a cell and others
+    # from one, with steps of one standard deviation; and for each triple, people with the others' finances and inputs.
+    of_triples = 0 if fitted.evidence is None else 3 * (own + moved) + N_NEAR * (2 * own + 4 * moved)
+    return n_people * own + n_pairs * (own + 2 * moved + of_triples)
+
+
+def _warn_of_memory(fitted: AuditReference, n_people: int) -> None:
+    n_pairs = n_people * (len(fitted.pool.groups.names) - 1)
+    each = _BYTES_PER_VALUE if fitted.evidence is None else _BYTES_PER_VALUE_COMPARED
+    needed, free = n_pairs * (_BYTES_PER_PAIR + each * fitted.pool.x.shape[1]), available_memory()
+    if free is not None and needed > free:
+        Console(stderr=True).print(
+            f"This needs about {needed / 2**30:.0f} GB of memory, but only {free / 2**30:.0f} GB are free: use "
+            "--stream (`evenhand.audit_stream`) to audit in batches, in memory that does not grow with their number.",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 _OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters", "sample_weight", "by")

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -65,21 +64,6 @@ class People:
 
     def __len__(self) -> int:
         return len(self.labels)
-
-    def rows(self, chosen: Ints) -> People:
-        """Select some of the people."""
-        optional = ("decisions", "ids", "clusters", "cut_offs", "known_by", "sample_weight")
-        given = {name: values[chosen] for name in optional if (values := getattr(self, name)) is not None}
-        if (probable := self.probabilities) is not None:
-            given["probabilities"] = replace(probable, values=probable.values[chosen], keys=probable.keys[chosen])
-        return replace(
-            self,
-            table=self.table.iloc[chosen],
-            x=self.x[torch.as_tensor(chosen, device=self.x.device)],
-            labels=self.labels[chosen],
-            groups=Groups(self.groups.codes[chosen], self.groups.names),
-            **given,
-        )
 
     @property
     def cells(self) -> Ints:

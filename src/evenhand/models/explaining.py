@@ -11,7 +11,6 @@ last term bounds the error of N segments.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -381,8 +380,6 @@ def needed_segments(explainer: Explainer, x: Tensor, cells: Ints, asked: int | N
 # Orders of the trial; orders that cost as much as all coalitions, which are then used; and the largest number.
 _TRIED, _WHERE_ALL, _MOST = 8, 32, 64
 _PLANNED_PEOPLE = 64
-_SECONDS = 0.2  # duration of the trial's last batch, to be measurable
-_LARGEST_BATCH = 1024
 
 
 def is_sampled(explainer: Explainer) -> bool:
@@ -437,19 +434,3 @@ def needed_permutations(explainer: Explainer, x: Tensor, cells: Ints, target: fl
     error = float(found.standard_error.square().sum() / size) ** 0.5 if size > 0 else 0.0
     needed = _TRIED * (error / target) ** 2  # the error decreases with the square root of the orders
     return int(np.clip(4 * np.ceil(needed / 4), _TRIED, _MOST))
-
-
-def seconds_per_question(explainer: Explainer, x: Tensor, cells: Ints) -> float:
-    """Time of one score, from batches of people that grow until they take long enough to measure."""
-    rows = explainer.spread_people(cells, _PLANNED_PEOPLE)
-    per_person = _game(explainer).n_questions(x.shape[1], is_own=True)
-    n, taken, is_first = min(4, len(rows)), 0.0, True  # the first batch triggers compilation
-    while n:
-        chosen = np.resize(rows, n)
-        start = time.perf_counter()
-        explainer.explain(x[torch.as_tensor(chosen)], cells[chosen])
-        taken = time.perf_counter() - start
-        if not is_first and (taken > _SECONDS or 4 * n > _LARGEST_BATCH):
-            break
-        n, is_first = n if is_first else 4 * n, False
-    return taken / max(1, n * per_person)

@@ -30,7 +30,6 @@ from evenhand.auditing.people import (
     weight_unit,
     with_cut_offs,
 )
-from evenhand.auditing.progress import RunSize, announce_run
 from evenhand.auditing.reference import AuditReference, audited_model, settled_options
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.streaming.engines import BatchWork, engine_of
@@ -571,8 +570,6 @@ def audit_stream(
     on_label = notes_on_label(label, favorable) if positive_label is None else ()
     plan = plan_stream(model, opened, reference, options, how)
     _check_same(plan, opened, store, how)
-    if progress:
-        _announce(plan, opened.people, store, how)
     with Workers(n_workers(how)) as pool:
         run_batches(plan.context, opened.people, store, how, progress, pool)
         return_freed_memory()
@@ -585,20 +582,6 @@ def _check_order(model: Any) -> None:
             f"`audit_stream` takes the model first and the people second, audit_stream(model, source, ...), got the "
             f"path {shown(os.fspath(model))!r} as the model; `evenhand.load_model` reads a model from a file."
         )
-
-
-def _announce(plan: StreamPlan, people: Source, store: Store, how: StreamOptions) -> None:
-    """Report how long the unfinished batches will take."""
-    fitted = plan.context.reference
-    n_left = sum(batch.n_rows for batch in people.batches if not store.is_finished(batch.number))
-    is_known = fitted.explainer.known is not None
-    compared = min(1.0, (how.evidence_people or people.n_rows) / people.n_rows)
-    in_batch = rows_in_batch(people.n_rows, how.batch_rows)
-    announce_run(
-        fitted,
-        RunSize(n_left, in_batch=in_batch, n_workers=n_workers(how), compared=compared),
-        (lambda reference: with_known(reference, people.n_rows)) if is_known else (lambda reference: reference),
-    )
 
 
 def _check_same(plan: StreamPlan, opened: OpenedPeople, store: Store, how: StreamOptions) -> None:
