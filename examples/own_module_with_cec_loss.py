@@ -83,7 +83,7 @@ def main():
             sensitive_features=data.group[left],
             financial_features=data.financial_features,
             reference=(X.iloc[rows], data.y[rows], data.group[rows]),
-            settings=eh.AuditSettings(n_steps=16),
+            options=eh.AuditOptions(n_steps=16),
             evidence=False,
         ).to_dict()
         cec, outcome = found["cec"], found["outcome"]

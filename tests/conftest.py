@@ -78,7 +78,7 @@ def _one_thread():
 @pytest.fixture
 def near_triples_only(monkeypatch):
     """Audits of a few people compare them with as few as audits of many, or of sampled explanations, do."""
-    monkeypatch.setattr("evenhand.auditing.reference._REACH", {np.inf: (N_NEIGHBORS, N_NEAR)})
+    monkeypatch.setattr("evenhand.auditing.fitted._REACH", {np.inf: (N_NEIGHBORS, N_NEAR)})
 
 
 @pytest.fixture

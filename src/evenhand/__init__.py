@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from evenhand.auditing.checking import CheckResult, check
     from evenhand.auditing.given import audit_given
     from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
-    from evenhand.auditing.options import AuditSettings, SegmentThresholds
+    from evenhand.auditing.options import AuditOptions, SegmentThresholds, StreamOptions
     from evenhand.auditing.regressions import Regressions, regressions
     from evenhand.auditing.result import AuditResult
     from evenhand.auditing.streaming import audit_stream
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from evenhand.exceptions import EvenhandError, EvenhandWarning
     from evenhand.inputs.encoding import TableEncoder
     from evenhand.inputs.group_probabilities import GroupProbabilities
-    from evenhand.inputs.read_options import ReadOptions
+    from evenhand.inputs.read_options import ColumnOptions, ReadOptions
     from evenhand.inputs.tables import read_table
     from evenhand.matching import match_diagnostics, match_pairs
     from evenhand.metrics.cec import assign_regimes, cec_scores
@@ -40,11 +41,12 @@ if TYPE_CHECKING:
     from evenhand.training.classifier import CECClassifier
 
 __all__ = [
+    "AuditOptions",
     "AuditResult",
-    "AuditSettings",
     "CECClassifier",
     "Change",
     "CheckResult",
+    "ColumnOptions",
     "Comparison",
     "Dataset",
     "EvenhandError",
@@ -56,6 +58,7 @@ __all__ = [
     "Regressions",
     "SearchResult",
     "SegmentThresholds",
+    "StreamOptions",
     "TableEncoder",
     "Verification",
     "__version__",
@@ -87,11 +90,12 @@ __all__ = [
 
 # The module of each public name. Loaded on first use: `evenhand --help` must not wait for torch.
 _HOME = {
+    "AuditOptions": "evenhand.auditing.options",
     "AuditResult": "evenhand.auditing.result",
-    "AuditSettings": "evenhand.auditing.options",
     "CECClassifier": "evenhand.training.classifier",
     "Change": "evenhand.auditing.history",
     "CheckResult": "evenhand.auditing.checking",
+    "ColumnOptions": "evenhand.inputs.read_options",
     "Comparison": "evenhand.auditing.history",
     "Dataset": "evenhand.datasets",
     "EvenhandError": "evenhand.exceptions",
@@ -103,6 +107,7 @@ _HOME = {
     "Regressions": "evenhand.auditing.regressions",
     "SearchResult": "evenhand.searching",
     "SegmentThresholds": "evenhand.auditing.options",
+    "StreamOptions": "evenhand.auditing.options",
     "TableEncoder": "evenhand.inputs.encoding",
     "Verification": "evenhand.auditing.verifying",
     "assign_regimes": "evenhand.metrics.cec",
@@ -133,6 +138,9 @@ _HOME = {
 
 
 def __getattr__(name: str) -> object:
+    if name == "AuditSettings":
+        warnings.warn("`AuditSettings` is now `AuditOptions`; the old name goes in the next release.", FutureWarning, 2)
+        name = "AuditOptions"
     if name not in _HOME:
         raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
     if name == "load_model":

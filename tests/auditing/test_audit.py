@@ -64,7 +64,7 @@ def test_the_audit_equals_scikit_learn_and_captum(rng, people, with_reference):
     model = network().double()
     ours = eh.audit(
         model, X, y, sensitive_features=group, financial_features=FINANCIAL, reference=reference,
-        settings=eh.AuditSettings(method="midpoint", n_steps=32),
+        options=eh.AuditOptions(method="midpoint", n_steps=32),
     ).pairs  # fmt: skip
     slow = audit_the_slow_way(model, X, y, group, reference or (X, y, group), 32)
     assert ours["match"].tolist() == slow["match"].tolist()
@@ -191,7 +191,7 @@ def test_too_few_steps_are_noticed(people):
 
     with pytest.warns(EvenhandWarning, match="raise `n_steps`"):
         eh.audit(
-            Cube(), X, y, sensitive_features=group, financial_features=FINANCIAL, settings=eh.AuditSettings(n_steps=1)
+            Cube(), X, y, sensitive_features=group, financial_features=FINANCIAL, options=eh.AuditOptions(n_steps=1)
         )
 
 
@@ -225,7 +225,7 @@ def test_points_passed_off_as_log_odds_are_noticed(people):
         y,
         sensitive_features=group,
         financial_features=FINANCIAL,
-        settings=eh.AuditSettings(output="log-odds"),
+        options=eh.AuditOptions(output="log-odds"),
         evidence=False,
     )
     assert any("40 of 40 people is 0 or 1 to the last digit" in warning for warning in result.warnings)

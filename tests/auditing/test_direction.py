@@ -109,7 +109,7 @@ def test_a_risk_is_audited_like_its_negation(loans, kind):
         risk, negated = (lambda Z: trees.predict_proba(Z)[:, 1]), Negated(trees)
         options |= {
             "attribution": "sampled_shapley",
-            "settings": eh.AuditSettings(output="probability", n_permutations=4),
+            "options": eh.AuditOptions(output="probability", n_permutations=4),
         }
     low = audited(risk, loans, favorable="low", **options)
     options["decision_threshold"] = 0.6

@@ -54,8 +54,8 @@ def test_a_margin_is_not_compared_with_labels(people, favorable):
     X, y, _ = people
     turned = favorable == "low"
     model = LinearSVC(random_state=0).fit(X, 1 - y if turned else y)
-    settings = eh.AuditSettings(output="log-odds")
-    result = audited(model, people, turned, favorable=favorable, settings=settings)
+    settings = eh.AuditOptions(output="log-odds")
+    result = audited(model, people, turned, favorable=favorable, options=settings)
     found = result.outcome.calibration
     assert found.groups == ()
     assert "LinearSVC returns a margin, not a probability" in found.note
@@ -79,6 +79,6 @@ def test_a_margin_behind_a_black_box_is_one_too(people):
         sensitive_features=group[:100],
         financial_features=["income"],
         evidence=False,
-        settings=eh.AuditSettings(output="log-odds", n_permutations=4),
+        options=eh.AuditOptions(output="log-odds", n_permutations=4),
     )
     assert "margin" in result.outcome.calibration.note

@@ -14,9 +14,13 @@ from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
 from evenhand.auditing.drawn_groups import DrawKey
-from evenhand.auditing.draws import grouped, of_draw
-from evenhand.auditing.people import is_same_people
+from evenhand.auditing.draws import of_draw
+from evenhand.auditing.fitted import as_seen_by
+from evenhand.auditing.identity import is_same_people
+from evenhand.auditing.options import AuditOptions
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.people import People
+from evenhand.models.dispatch import as_audited_model
 from evenhand.report.schema import load_schema
 from evenhand.research.studies.probabilities import CELLS, ProbabilityCell, probability_rows, probability_table
 from evenhand.research.studies.run import run_audits
@@ -51,11 +55,13 @@ def pooled(people):
 
 def drawn_names(people, number):
     """The groups of a draw, as an audit with the seed 0 draws them."""
-    _, X, y, P = people
-    fields = {"table": X.reset_index(drop=True), "labels": y.to_numpy(), "x": None, "decisions": None, "ids": None}
-    found = grouped({**fields, "clusters": None}, eh.GroupProbabilities(P, n_draws=3), X, "sensitive_features")
-    groups = of_draw(found, found, number, 0)[0].groups
-    return np.asarray(groups.names)[groups.codes]
+    model, X, y, P = people
+    found = seen(model, People.of(X, y, eh.GroupProbabilities(P, n_draws=3)))
+    return of_draw(found, found, number, 0)[0].group_of_each
+
+
+def seen(model, checked):
+    return as_seen_by(as_audited_model(model, table=checked.table), checked, AuditOptions())
 
 
 def metrics_of(summary):
@@ -172,11 +178,9 @@ def test_the_order_of_the_people_plays_no_part(people, pooled):
 
 
 def test_rows_of_one_cluster_are_drawn_alike(people):
-    _, X, y, P = people
-    half = P * 0 + 0.5
-    fields = {"table": X.reset_index(drop=True), "labels": y.to_numpy(), "x": None, "decisions": None, "ids": None}
-    clusters = np.repeat(np.arange(1, len(X) // 2 + 1), 2).astype(np.uint64)
-    found = grouped({**fields, "clusters": clusters}, eh.GroupProbabilities(half), X, "sensitive_features")
+    model, X, y, P = people
+    clusters = np.repeat(np.arange(1, len(X) // 2 + 1), 2)
+    found = seen(model, People.of(X, y, eh.GroupProbabilities(P * 0 + 0.5), clusters=clusters))
     codes = of_draw(found, found, 1, 0)[0].groups.codes
     assert (codes[::2] == codes[1::2]).all()
     assert 0 < codes.mean() < 1

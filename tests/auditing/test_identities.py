@@ -7,8 +7,9 @@ import torch
 
 import evenhand as eh
 from evenhand.auditing.evidence import Influence, Influences, gap_key
-from evenhand.auditing.people import People, fingerprint_of, is_same_people, people_prints, person_buckets, shown_prints
+from evenhand.auditing.identity import fingerprint_of, is_same_people, people_prints, person_buckets, shown_prints
 from evenhand.inputs.fingerprints import hash_rows
+from evenhand.inputs.people import People
 from evenhand.inputs.validation import as_groups
 from evenhand.metrics.influence import N_BUCKETS
 
@@ -31,7 +32,7 @@ def table():
 
 def people(table, drop=()):
     X = table.drop(columns=["y", "sex", *drop])
-    return People(X, torch.zeros(len(X), 1), table["y"].to_numpy(), as_groups(table["sex"], len(X)))
+    return People(X, table["y"].to_numpy(), as_groups(table["sex"], len(X)), x=torch.zeros(len(X), 1))
 
 
 def data(found):

@@ -6,7 +6,7 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
-from evenhand.auditing.options import AuditSettings
+from evenhand.auditing.options import AuditOptions
 from evenhand.auditing.reasons import reasons_of_codes
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching import match_pairs
@@ -63,7 +63,7 @@ def test_reasons_of_a_linear_model_are_its_weights_times_distances_from_the_appr
 def test_without_a_map_each_feature_is_a_reason(linear):
     model, X, y, group, _ = linear
     result = eh.audit(
-        model, X, y, sensitive_features=group, financial_features=FINANCIAL, settings=AuditSettings(n_reasons=2)
+        model, X, y, sensitive_features=group, financial_features=FINANCIAL, options=AuditOptions(n_reasons=2)
     )
     expected = by_hand(model, X, {name: [name] for name in X}, k=2)
     found = result.reasons()[["reason_1", "reason_2"]].to_numpy()
@@ -172,7 +172,7 @@ def test_a_bad_map_is_refused(linear):
     with pytest.raises(InvalidInputError, match="no reason for 5 of 6 features: 'debt', 'late'"):
         eh.audit(model, X, y, sensitive_features=group, financial_features=FINANCIAL, reason_map={"income": "Income"})
     with pytest.raises(InvalidInputError, match=r"`n_reasons`.*whole number of at least 1, got 0"):
-        AuditSettings(n_reasons=0)
+        AuditOptions(n_reasons=0)
 
 
 def test_reasons_that_reveal_the_group_are_warned_of(linear):

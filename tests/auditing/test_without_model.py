@@ -140,7 +140,7 @@ def test_a_linear_regression_and_its_shap_values_give_the_same_numbers(loans):
     model = LinearRegression().fit(X, rate)
     explained = shap.LinearExplainer(model, shap.maskers.Independent(X, max_samples=len(X)))(X)
     options = {"sensitive_features": group, "financial_features": F, "favorable": "low"}
-    with_model = eh.audit(model, X, None, settings=eh.AuditSettings(unit=UNIT), **options)
+    with_model = eh.audit(model, X, None, options=eh.AuditOptions(unit=UNIT), **options)
     without = eh.audit_given(X, scores=model.predict(X), attributions=explained, unit=UNIT, **options)
     assert list(differences(with_model.to_dict(), without.to_dict())) == []
     assert with_model.to_dict()["scope"]["given"] == ["model"]
@@ -492,8 +492,8 @@ def test_a_regressor_is_audited_on_its_value(loans):
     X, _, group, rate = loans
     model = RandomForestRegressor(10, random_state=0).fit(X, rate)
     options = {"sensitive_features": group, "financial_features": F, "favorable": "low"}
-    settings = eh.AuditSettings(unit=UNIT, n_permutations=8)
-    found = eh.audit(model, X, None, settings=settings, **options)
+    settings = eh.AuditOptions(unit=UNIT, n_permutations=8)
+    found = eh.audit(model, X, None, options=settings, **options)
     summary = found.to_dict()
     np.testing.assert_allclose(found.pairs["score"], model.predict(X)[found.pairs["person"]], rtol=1e-6)
     assert summary["score_gaps"][0]["unit"] == UNIT
@@ -506,6 +506,6 @@ def test_a_regressor_is_audited_on_its_value(loans):
         (3, "Cannot audit a int"),
     ):
         with pytest.raises(eh.EvenhandError, match=says):
-            eh.audit(bad, X, None, settings=settings, **options)
+            eh.audit(bad, X, None, options=settings, **options)
     with pytest.raises(eh.EvenhandError, match="`y` must be a list, an array or a column"):
         eh.audit(LogisticRegression().fit(X, rate > 6), X, None, sensitive_features=group, financial_features=F)

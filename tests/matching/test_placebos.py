@@ -6,7 +6,7 @@ import torch
 
 from evenhand.attribution.baselines import label_group_baselines
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching.identity import Identity
+from evenhand.inputs.identity import Identity
 from evenhand.matching.placebos import (
     N_NEAR,
     NO_ONE_IN_OTHER_GROUP,

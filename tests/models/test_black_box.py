@@ -51,7 +51,7 @@ def test_an_estimator_of_any_kind_is_explained_by_its_probability(model, numbers
         y,
         sensitive_features=group,
         financial_features=["income"],
-        settings=eh.AuditSettings(n_permutations=8),
+        options=eh.AuditOptions(n_permutations=8),
     )
     assert result.settings["attribution"] == "sampled_shapley"
     assert result.provenance.completeness_gap < 1e-10
@@ -189,7 +189,7 @@ def test_a_model_that_scores_missing_values_is_given_them(kind, holes):
         "object": Vendor(lambda x: trees.decision_function(pd.DataFrame(x, columns=X.columns))),
     }[kind]
     settings = {"sensitive_features": group, "financial_features": ["income"]}
-    asked = eh.audit(model, X, y, settings=eh.AuditSettings(output="log-odds", n_permutations=24), **settings)
+    asked = eh.audit(model, X, y, options=eh.AuditOptions(output="log-odds", n_permutations=24), **settings)
     known = eh.audit(trees, X, y, **settings)
     assert known.settings["attribution"] == "tree_shap"
     # Of four inputs, 24 permutations are all there are.
@@ -218,7 +218,7 @@ def test_a_model_that_has_no_score_for_missing_values_refuses_them(model, holes,
             y,
             sensitive_features=group,
             financial_features=["income"],
-            settings=eh.AuditSettings(output="probability"),
+            options=eh.AuditOptions(output="probability"),
         )
 
 
@@ -294,7 +294,7 @@ def test_an_estimator_of_any_kind_takes_its_own_columns_of_a_table_with_text(wit
             assert tuple(table.columns) == self.feature_names_in_
             return np.column_stack([1 - scored(table), scored(table)])
 
-    result = audit_of(Vendor(), (X, y, group), settings=eh.AuditSettings(output="log-odds"), evidence=False)
+    result = audit_of(Vendor(), (X, y, group), options=eh.AuditOptions(output="log-odds"), evidence=False)
     expected = 1 / (1 + np.exp(-logit(scored(X))))
     np.testing.assert_allclose(result.pairs.groupby("person")["score"].first(), expected, atol=1e-12)
     with pytest.raises(InvalidInputError, match=r"differ from those the model was fitted on: missing \['home'\]"):

@@ -194,7 +194,7 @@ def test_a_combination_is_audited_like_its_black_box(people):
     settings = {
         "sensitive_features": group,
         "financial_features": ["a", "b"],
-        "settings": eh.AuditSettings(n_permutations=4),
+        "options": eh.AuditOptions(n_permutations=4),
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", eh.EvenhandWarning)

@@ -79,7 +79,7 @@ def test_few_permutations_come_near(numbers, trees):
             sensitive_features=group,
             financial_features=["income"],
             attribution=name,
-            settings=eh.AuditSettings(n_permutations=16),
+            options=eh.AuditOptions(n_permutations=16),
             evidence=False,
         )
         for name in ("tree_shap", "sampled_shapley")
@@ -103,7 +103,7 @@ def test_the_seed_of_the_audit_is_the_seed_of_the_orders(numbers):
             y,
             sensitive_features=group,
             financial_features=["a"],
-            settings=eh.AuditSettings(n_permutations=4),
+            options=eh.AuditOptions(n_permutations=4),
             random_state=seed,
             evidence=False,
         ).attributions
@@ -133,7 +133,7 @@ def test_the_error_of_sampled_attributions_is_reported_and_falls_with_more_order
     def audited(n_permutations):
         people = {"sensitive_features": group, "financial_features": ["a"]}
         return eh.audit(
-            score, wide, y, **people, settings=eh.AuditSettings(n_permutations=n_permutations), evidence=False
+            score, wide, y, **people, options=eh.AuditOptions(n_permutations=n_permutations), evidence=False
         )
 
     with pytest.warns(eh.EvenhandWarning, match=r"sampled, with a standard error of \d+\.\d% of their size"):

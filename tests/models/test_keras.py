@@ -43,7 +43,7 @@ def test_a_probability_is_asked_about_and_then_audited_as_one(n_outputs, activat
         InvalidInputError, match=r"The Keras model Sequential returns only numbers between 0 and 1.*say"
     ):
         eh.audit(model, X, y, **people)
-    result = eh.audit(model, X, y, settings=eh.AuditSettings(output="probability"), **people)
+    result = eh.audit(model, X, y, options=eh.AuditOptions(output="probability"), **people)
     expected = model.predict(X.to_numpy(), verbose=0)[:, -1]
     np.testing.assert_allclose(result.pairs.groupby("person")["score"].first(), expected, atol=1e-6)
     assert result.to_dict()["outcome"]["positive_rate"] == pytest.approx(np.mean(expected >= 0.5))

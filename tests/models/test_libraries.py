@@ -186,7 +186,7 @@ def test_a_boosting_machine_is_audited_like_its_black_box(machine, homes):
     _, y, group = homes
     people = {"sensitive_features": group, "financial_features": ["debt"]}
     exact = eh.audit(model, X, y, **people)
-    sampled = eh.audit(model.decision_function, X, y, **people, settings=eh.AuditSettings(output="log-odds"))
+    sampled = eh.audit(model.decision_function, X, y, **people, options=eh.AuditOptions(output="log-odds"))
     assert sampled.settings["attribution"] == "sampled_shapley"
     for name in ("mean", "reasoning_gap", "excess"):
         # The branch is a category to the machine, and a number to the function.

@@ -55,7 +55,7 @@ def test_a_trained_model_shows_what_was_planted(kind):
 
 
 def test_shapley_values_of_a_black_box_show_it_too():
-    found = audit_of("network", 1.0, attribution="sampled_shapley", settings=eh.AuditSettings(n_permutations=4))
+    found = audit_of("network", 1.0, attribution="sampled_shapley", options=eh.AuditOptions(n_permutations=4))
     assert found.evidence.cec.p_value < 0.001
     assert found.evidence.cec.value > 0.1
 

@@ -36,7 +36,7 @@ def audited(score, wide, *, n_inputs=10, **settings):
         sensitive_features=group,
         financial_features=["a"],
         evidence=False,
-        settings=eh.AuditSettings(**settings),
+        options=eh.AuditOptions(**settings),
     )
 
 
@@ -76,7 +76,7 @@ def test_an_error_that_is_no_share_is_refused():
     with pytest.raises(
         InvalidInputError, match=r"`sampling_error` \(--sampling-error\) must be a number between 0 and 1"
     ):
-        eh.AuditSettings(sampling_error=0)
+        eh.AuditOptions(sampling_error=0)
 
 
 @pytest.fixture

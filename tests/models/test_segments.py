@@ -103,6 +103,6 @@ def test_an_audit_reports_the_segments_and_their_error():
     found = eh.audit(network, x.numpy(), y, **arguments).to_dict()
     assert found["settings"]["n_steps"] in range(2, 9)
     assert found["data"]["integration_error"] <= ERROR
-    finer = eh.audit(network, x.numpy(), y, **arguments, settings=eh.AuditSettings(n_steps=16)).to_dict()
+    finer = eh.audit(network, x.numpy(), y, **arguments, options=eh.AuditOptions(n_steps=16)).to_dict()
     assert finer["settings"]["n_steps"] == 16
     assert finer["data"]["integration_error"] < found["data"]["integration_error"]

@@ -55,7 +55,7 @@ def test_a_probability_is_audited_as_one(wrap, n_outputs, last, numbers):
         y,
         sensitive_features=group,
         financial_features=["income"],
-        settings=eh.AuditSettings(output="probability", n_steps=64),
+        options=eh.AuditOptions(output="probability", n_steps=64),
         decision_threshold=float(np.median(expected)),
         favorable="high",
         evidence=False,

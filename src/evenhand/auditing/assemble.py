@@ -24,9 +24,9 @@ from evenhand.auditing.batch import AuditSums, ScoreCounts
 from evenhand.auditing.direction import own_score
 from evenhand.auditing.evidence import Evidence, Influences, ScoreGap, gather_evidence, write_q_values
 from evenhand.auditing.finished import FinishedBatches, Merged
-from evenhand.auditing.people import fingerprint_of, shown_prints
+from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.identity import fingerprint_of, shown_prints
 from evenhand.auditing.reasons import BASELINE, NO_BASELINE, Reasons
-from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.reservations import reservations_of, reservations_on_reasons
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory, PairSource
@@ -74,7 +74,7 @@ _PROXY_FOLDS, _PROXY_TREES = 3, 25
 
 @one_thread_each()
 def assemble(
-    reference: AuditReference,
+    reference: Fitted,
     batches: FinishedBatches,
     merged: Merged,
     source: PairSource,
@@ -147,7 +147,7 @@ def assemble(
     )
 
 
-def _reasons(reference: AuditReference, sums: AuditSums, reference_group: str, evidence: Evidence | None) -> Reasons:
+def _reasons(reference: Fitted, sums: AuditSums, reference_group: str, evidence: Evidence | None) -> Reasons:
     """The reasons of declined people."""
     given, groups = reference.reasons, reference.pool.groups.names
     found = Reasons.of(sums.reasons, given.reason_map.names, groups, reference_group, given.n_reasons, BASELINE)
@@ -158,7 +158,7 @@ def _reasons(reference: AuditReference, sums: AuditSums, reference_group: str, e
     return found.with_placebos(evidence.agreement, evidence.reason_overlap, evidence.rank_overlap)
 
 
-def _matching(reference: AuditReference, batches: FinishedBatches, merged: Merged) -> MatchDiagnostics:
+def _matching(reference: Fitted, batches: FinishedBatches, merged: Merged) -> MatchDiagnostics:
     matcher = reference.matcher
     distances = _pair_quantiles(reference, batches, merged, "distance", QUANTILES)
     return merged.sums.matching.diagnostics(
@@ -172,7 +172,7 @@ def _matching(reference: AuditReference, batches: FinishedBatches, merged: Merge
 
 
 def _pair_quantiles(
-    reference: AuditReference, batches: FinishedBatches, merged: Merged, column: str, shares: Sequence[float]
+    reference: Fitted, batches: FinishedBatches, merged: Merged, column: str, shares: Sequence[float]
 ) -> list[float]:
     """Quantiles of a column of the pair table over pairs that have a value; weighted if people have weights."""
     if reference.pool.sample_weight is None:
@@ -199,7 +199,7 @@ def _distributions(merged: Merged, weighting: Weighting | None) -> Mapping[str, 
     return scaled_distributions(merged.distributions, weighting.n_counted / float(merged.sums.weights[:, 1].sum()))
 
 
-def _outcome(sums: AuditSums, reference: AuditReference) -> Outcome:
+def _outcome(sums: AuditSums, reference: Fitted) -> Outcome:
     """What the model decides, by group."""
     rows, settings, names = sums.scores, reference.settings, reference.pool.groups.names
     favorable = settings.favorable or "high"
@@ -221,7 +221,7 @@ def _outcome(sums: AuditSums, reference: AuditReference) -> Outcome:
     )
 
 
-def _calibration(rows: ScoreCounts, reference: AuditReference) -> CalibrationTable:
+def _calibration(rows: ScoreCounts, reference: Fitted) -> CalibrationTable:
     """Calibration of the model's scores. If low scores are good, they predict the unfavorable outcome."""
     favorable = reference.settings.favorable or "high"
     outcome = "unfavorable outcome" if favorable == "low" else "favorable outcome"
@@ -254,7 +254,7 @@ def _segments(counts: Mapping[str, Floats], names: tuple[str, ...]) -> tuple[Any
 
 def _provenance(
     sums: AuditSums,
-    reference: AuditReference,
+    reference: Fitted,
     names: tuple[str, ...],
     n_reference: int | None,
     exclusions: Mapping[str, int],

@@ -2,195 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields as fields_of
 from dataclasses import replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
-from rich.console import Console
 
-from evenhand.arrays import Floats
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble, limited, screened_people
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
-from evenhand.auditing.direction import check_direction, notes_on_label, notes_on_scales, own_score
-from evenhand.auditing.draws import grouped, pooled_over_draws, with_first_draw
-from evenhand.auditing.evidence import ScoreGap
+from evenhand.auditing.direction import check_direction, notes_on_label, notes_on_scales
+from evenhand.auditing.draws import pooled_over_draws, with_first_draw
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
-from evenhand.auditing.options import AuditOptions, AuditSettings, Favorable, RegressionOptions, SegmentThresholds
-from evenhand.auditing.people import (
-    People,
+from evenhand.auditing.fitted import (
+    Fitted,
+    as_seen_by,
+    audited_model,
     check_finances_apart,
-    check_known_groups,
-    in_unit_of,
-    reference_hash,
-    weight_unit,
-    with_cut_offs,
+    in_units,
+    settled_options,
+    unit_of_weight,
 )
-from evenhand.auditing.reference import AuditReference, audited_model, settled_options
-from evenhand.auditing.regressions import RegressedPeople, RegressionRow, control_sets, further_outcomes, regress
+from evenhand.auditing.identity import reference_hash
+from evenhand.auditing.options import AuditOptions
+from evenhand.auditing.regressions import regressions_of, wanted_outcomes
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
+from evenhand.auditing.scope import Scope
 from evenhand.datasets.dataset import reservations_on
-from evenhand.exceptions import InvalidInputError
+from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
 from evenhand.inputs.fingerprints import fingerprint_numbers
-from evenhand.inputs.validation import (
-    as_clusters,
-    as_decisions,
-    as_ids,
-    as_labels,
-    as_splits,
-    as_table,
-    as_weights,
-    check_columns,
-    in_row_order,
-    is_number_column,
-)
-from evenhand.matching.placebos import N_NEAR
-from evenhand.metrics.regressions import GroupEffect
-from evenhand.models.dispatch import AttributionChoice
-from evenhand.models.explaining import is_sampled, questions, watched
+from evenhand.inputs.people import People
+from evenhand.inputs.validation import as_table, check_columns, moved_keywords
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.terminal import PATIENCE
 from evenhand.system.terminal import progress as shown_progress
-from evenhand.system.threads import MOST_THREADS, Threads, available_memory, one_thread_each
-
-_DECISION, _PROBABILITY, _LOG_ODDS = "decision", "score, probability", "score, log-odds"
-_UNITS = {_DECISION: "share", _PROBABILITY: "probability", _LOG_ODDS: "log-odds"}
-_VALUE = "outcome"
-_PAIRS = "matched pairs"
-
-
-def wanted_outcomes(
-    outcomes: Any,
-    X: Any,
-    people: People,
-    *,
-    is_wanted: bool,
-) -> dict[str, NDArray[np.float64]] | None:
-    """Additional outcomes of the people of `X`; None if no regressions are wanted.
-
-    Raises
-    ------
-    InvalidInputError
-        If an outcome is invalid, or given without `regressions`; or if people have sampling weights.
-    """
-    if not is_wanted:
-        if outcomes is not None:
-            raise InvalidInputError(
-                "`outcomes` (--outcomes) are only used in regressions: add `regressions=True` (--regressions)."
-            )
-        return None
-    unfit = {"sampling weights": people.sample_weight, "groups known as probabilities": people.probabilities}
-    for what, given in unfit.items():
-        if given is not None:
-            raise InvalidInputError(
-                f"`regressions` (--regressions) cannot be combined with {what}: use only one of them."
-            )
-    found = further_outcomes(outcomes, X, len(people), inputs=[str(name) for name in people.table.columns])
-    taken = [name for name in found if name in (*_UNITS, _VALUE)]
-    if taken:
-        raise InvalidInputError(
-            f"{taken} are names that the audit uses for its outcomes; rename these columns of `outcomes`."
-        )
-    return found
-
-
-@one_thread_each()
-def with_regressions(
-    result: AuditResult,
-    reference: AuditReference,
-    found: BatchFindings,
-    by: Mapping[str, NDArray[np.str_]],
-    outcomes: Mapping[str, NDArray[np.float64]] | None,
-) -> AuditResult:
-    """Add regressions of decisions, scores and additional outcomes on the group to the result of an audit.
-
-    Parameters
-    ----------
-    result, reference, found
-        Of the audit.
-    by
-        Columns for whose values there are separate regressions.
-    outcomes
-        Additional outcomes by name, NaN if missing; None if no regressions are wanted.
-    """
-    if outcomes is None:
-        return result
-    people, model = found.people, reference.model
-    audited = _audited_outcomes(reference, found)
-    categories = model.category_columns(list(people.table.columns))
-    table = people.table.astype({c: "category" for c in categories if is_number_column(people.table[c])})
-    sets, left_out = control_sets(table, result.settings["financial_features"], people.groups.codes)
-    names, same = people.groups.names, people.identity.first_rows()
-    regressed = RegressedPeople(
-        {**audited, **outcomes},
-        people.groups.codes,
-        names,
-        names.index(result.outcome.approvals.reference),
-        None if len(np.unique(same)) == len(same) else same,
-    )
-    unit = reference.scope.unit
-    units = _UNITS if unit is None else {**_UNITS, _VALUE: unit}
-    table_of_all = regress(regressed, sets, left_out, by, units=units)
-    gaps = () if result.evidence is None else result.evidence.score_gaps
-    is_turned = reference.settings.favorable == "low" and unit is not None
-    pairs = _of_matched_pairs(gaps, table_of_all.reference, list(audited), is_turned=is_turned)
-    return replace(result, regressions=replace(table_of_all, rows=_beside(table_of_all.rows, pairs)))
-
-
-def _audited_outcomes(reference: AuditReference, found: BatchFindings) -> dict[str, Floats]:
-    """Decisions and scores of an audit, or the given values, by name."""
-    scope, settings = reference.scope, reference.settings
-    outcomes: dict[str, Floats] = {}
-    if scope.decisions:
-        outcomes[_DECISION] = found.decision.astype(np.float64)
-    if scope.outcome == "score":
-        outcomes[_PROBABILITY] = found.score
-        if reference.model.output == "log-odds":
-            outcomes[_LOG_ODDS] = found.own.logit.double().cpu().numpy()
-    if scope.outcome == "value":
-        outcomes[_VALUE] = own_score(found.score, settings.favorable or "high", scope.unit)
-    return outcomes
-
-
-def _beside(rows: Sequence[RegressionRow], pairs: Sequence[RegressionRow]) -> tuple[RegressionRow, ...]:
-    """Insert the rows of matched pairs after the regressions of the same outcome, group and people."""
-    found: dict[tuple[str, ...], list[RegressionRow]] = {}
-    for row in (*rows, *pairs):
-        found.setdefault((row.column, row.segment, row.outcome, row.group), []).append(row)
-    return tuple(row for part in found.values() for row in part)
-
-
-def _of_matched_pairs(
-    gaps: Sequence[ScoreGap], reference: str, outcomes: Sequence[str], *, is_turned: bool
-) -> list[RegressionRow]:
-    """The same differences according to the matched pairs of the audit.
-
-    If low values are good, the sign of the gap is reversed to match the value.
-    """
-    rows = []
-    for gap in (gap for gap in gaps if gap.reference == reference):
-        of_outcome = {_DECISION: gap.decision, _PROBABILITY: gap.probability, _LOG_ODDS: gap.total, _VALUE: gap.total}
-        for outcome in outcomes:
-            found, sign = of_outcome[outcome], -1 if is_turned and outcome == _VALUE else 1
-            low, high = sorted([sign * found.low, sign * found.high])
-            effect = GroupEffect(
-                value=sign * found.value,
-                low=low,
-                high=high,
-                standard_error=found.standard_error,
-                p_value=found.p_value,
-                n_people=gap.n_people,
-                n_group=None,
-                n_controls=None,
-                note=found.note,
-            )
-            rows.append(RegressionRow(outcome, _PAIRS, gap.group, "", "", effect, float("nan")))
-    return rows
+from evenhand.system.threads import MOST_THREADS, Threads
 
 
 def audit(
@@ -203,22 +53,13 @@ def audit(
     reference: tuple[Any, Any, Any] | Mapping[str, Any] | None = None,
     decisions: Any = None,
     ids: Any = None,
-    favorable: Favorable | None = AuditOptions.favorable,
-    decision_threshold: float | SegmentThresholds | None = AuditOptions.decision_threshold,
-    consistency_threshold: float = AuditOptions.consistency_threshold,
-    max_distance: float | None = AuditOptions.max_distance,
-    attribution: AttributionChoice = AuditOptions.attribution,
     by: Any = None,
     clusters: Any = None,
     sample_weight: Any = None,
-    evidence: bool = AuditOptions.evidence,
-    limits: Mapping[str, float] | None = AuditOptions.limits,
-    regressions: bool = RegressionOptions.regressions,
     outcomes: Any = None,
-    random_state: int = AuditOptions.random_state,
-    reason_map: Any = None,
-    settings: AuditSettings | None = None,
+    options: AuditOptions | None = None,
     progress: bool = False,
+    **fields: Any,
 ) -> AuditResult:
     """Audit how a model reasons about comparable people of different groups.
 
@@ -231,7 +72,7 @@ def audit(
     model
         A torch module that maps (n, d) to one logit per row and receives `X` unchanged; a fitted `CECClassifier`; a
         fitted classifier of scikit-learn, XGBoost, LightGBM or CatBoost, alone or at the end of a Pipeline; or any
-        function that scores a matrix. Class 1 is the favorable outcome, unless `favorable` says otherwise.
+        function that scores a matrix. Class 1 is the favorable outcome, unless the option `favorable` says otherwise.
     X
         People to audit: a pandas, polars or pyarrow table, or an array (columns are then named x0, x1, ...).
     y
@@ -250,22 +91,6 @@ def audit(
         replace scores at the threshold in regimes, approvals and outcome metrics, for people and for their matches.
     ids
         Your ids of the people, shown in pairs, cases, explorer and workbook; not an input of the model.
-    favorable
-        Which of the model's scores are good. ``"low"`` for a risk model: its class 1, and 1 in `y`, is the
-        unfavorable outcome, such as a default. Metrics, attributions and signs then refer to the favorable outcome;
-        scores are shown as the model returns them. None means high, but raises an error if the scores rank people
-        against `y` by more than chance.
-    decision_threshold
-        Decisions are favorable from this probability on; with ``favorable="low"``, up to it. The default is the
-        threshold of a `FixedThresholdClassifier` or a `TunedThresholdClassifierCV`, and 0.5 for any other model.
-        `SegmentThresholds` holds a cutoff for each value of an input or of a column of `by`.
-    consistency_threshold
-        CEC score above which the reasoning counts as different.
-    max_distance
-        Matches farther than this, in standard deviations of the financial features, are left out; None for no limit.
-    attribution
-        ``"auto"`` for an exact method if the model has one; or one of ``"integrated_gradients"``, ``"linear"``,
-        ``"additive"``, ``"tree_shap"`` and ``"sampled_shapley"``. The result's settings say which was used.
     by
         Additional columns of the audited people, such as product or state; the excess is reported for each value.
     clusters
@@ -276,30 +101,16 @@ def audit(
         How many people of the population each row stands for, up to a common factor, for a survey or for a file that
         oversamples a group. Estimates then refer to the population, and standard errors to the sample. Rows with a
         weight of 0 are not counted. By default, everyone has the same weight.
-    evidence
-        Whether to compare with placebo pairs and to screen for proxies. Without this, the audit takes less than half
-        the time but cannot tell an effect from noise.
-    limits
-        Sizes below which you regard findings as small, such as ``{"score_gap": 0.1}``. The keys are ``"score_gap"``,
-        ``"inputs"``, ``"weighing"`` and ``"excess"``; values are in the unit of the finding. Each finding then says
-        whether it is below its limit. None for no limits.
-    regressions
-        Whether to regress decisions and scores on the group: alone, with the financial features held equal, and with
-        all inputs held equal; also within the values of `by`.
     outcomes
         Additional outcomes to regress, by name or as a table, such as a price, a rate spread or an amount; missing for
         people who have none. They are not inputs of the model.
-    random_state
-        Seed of all random draws.
-    reason_map
-        The reason of each feature, if several features share one: a mapping of features to reasons or of reasons to
-        lists of features, a table of two columns, or the path of either; a TOML file has a table ``[reasons]``. By
-        default, each feature is its own reason.
-    settings
-        Settings that few people change: integration steps, the scale of the model's score, the number of orders and
-        the error of sampled Shapley values, the number of reasons.
+    options
+        Everything else, such as `AuditOptions(decision_threshold=0.8, regressions=True)`.
     progress
-        Whether to show the progress of an audit that takes more than two seconds, and to say if memory is too small.
+        Whether to show the progress of an audit that takes more than two seconds.
+    **fields
+        Fields of `AuditOptions`, given directly: `decision_threshold=0.8` is `options=AuditOptions(
+        decision_threshold=0.8)`.
 
     Returns
     -------
@@ -321,47 +132,208 @@ def audit(
     >>> bool(result.to_dict()["cec"]["reasoning_gap"] < 1e-6)  # a linear model reasons alike about everyone
     True
     """
-    table = as_table(X)
-    options = AuditOptions(
-        **vars(settings or AuditSettings()),
-        favorable=favorable,
-        decision_threshold=decision_threshold,
-        consistency_threshold=consistency_threshold,
-        max_distance=max_distance,
-        attribution=attribution,
-        evidence=evidence,
-        limits=limits,
-        random_state=random_state,
-        reason_map=reason_map,
+    options = options_of("eh.audit", options, fields, financial_features, audit)
+    people = People.of(
+        X,
+        y,
+        sensitive_features,
+        decisions=decisions,
+        ids=ids,
+        clusters=clusters,
+        sample_weight=sample_weight,
+        by=by,
     )
-    audited = audited_model(model, options, table)
-    table = audited.aligned(table)
-    financial = check_columns(financial_features, list(table.columns), "`financial_features`")
-    given = {
-        "X": X,
-        "y": y,
-        "sensitive_features": sensitive_features,
-        "decisions": decisions,
-        "ids": ids,
-        "clusters": clusters,
-        "by": by,
-        "sample_weight": sample_weight,
-    }
-    people, pool = with_first_draw(*checked_people(audited, table, given, reference, options), random_state)
+    pool = None if reference is None else People.of(**_parts_of(reference), prefix="reference ")
+    notes = (*notes_on_label(getattr(y, "name", None), options.favorable), *reservations_on(X))
+    return audit_people(model, people, pool, options, outcomes=outcomes, X=X, notes=notes, progress=progress)
+
+
+def audit_people(
+    model: Any,
+    people: People,
+    pool: People | None,
+    options: AuditOptions,
+    *,
+    outcomes: Any = None,
+    X: Any = None,
+    notes: Sequence[str] = (),
+    progress: bool = False,
+) -> AuditResult:
+    """Audit a model on checked people, whom Python or a file gave.
+
+    Parameters
+    ----------
+    model, people, pool, options
+        The model as the user gave it, the audited people, the people to match in, or None for the same, and options.
+    outcomes, X
+        Additional outcomes of the rows of `X`; by default those of the people.
+    notes
+        Reservations about the data, which come last in the result.
+    progress
+        Whether to show progress.
+    """
+    audited = audited_model(model, options, people.table)
+    people, pool = seen_by(audited, people, pool, options)
+    people, pool = with_first_draw(people, pool, options.random_state)
+    financial = check_columns(options.financial_features, list(people.table.columns), "`financial_features`")
     check_finances_apart(pool, financial)
-    if favorable is None:
+    if options.favorable is None:
         check_direction(audited, people)
     options, on_threshold = settled_options(model, audited, options, financial)
-    on_scales = notes_on_scales(model, audited, people.table, pool.table)
-    on_label = notes_on_label(getattr(y, "name", None), favorable)
-    notes = (*on_scales, *on_threshold, *on_label, *reservations_on(X))
-    splits = as_splits(in_row_order(by, X, "by"), len(people))
-    further = wanted_outcomes(outcomes, X, people, is_wanted=regressions)
-    fitted = AuditReference.of(audited, options, pool, len(people))
-    with _shown_run(fitted, people, is_shown=progress) as (watched, advance):
-        found = audit_batch(watched, people, splits, advance=advance)
-        result = with_regressions(assembled(fitted, found, notes, advance), fitted, found, splits, further)
-        return pooled_over_draws(result, watched, found, advance)
+    notes = (*notes_on_scales(model, audited, people.table, pool.table), *on_threshold, *notes)
+    return audit_seen(audited, people, pool, options, outcomes=outcomes, X=X, notes=notes, progress=progress)
+
+
+def audit_seen(
+    model: AuditedModel,
+    people: People,
+    pool: People,
+    options: AuditOptions,
+    *,
+    scope: Scope | None = None,
+    outcomes: Any = None,
+    X: Any = None,
+    notes: Sequence[str] = (),
+    progress: bool = False,
+    extended: Callable[[AuditResult, Fitted, BatchFindings], AuditResult] = lambda result, fitted, batch: result,
+) -> AuditResult:
+    """The walk of every audit in memory: fit once, audit one batch, finish.
+
+    Parameters
+    ----------
+    model, people, pool, options
+        As the audit sees them; everything is settled.
+    scope
+        What can be found; by default all that a model allows.
+    outcomes, X, notes, progress
+        As in `audit_people`.
+    extended
+        What is added to the result before draws of groups are pooled.
+    """
+    outcomes = people.outcomes if outcomes is None else outcomes
+    further = wanted_outcomes(outcomes, people.table if X is None else X, people, is_wanted=options.regressions)
+    fitted = Fitted.of(model, options, pool, len(people), scope)
+    n_draws = 1 if people.probabilities is None else people.probabilities.n_draws
+    n_steps = BATCH_STEPS + FINISHING_STEPS + n_draws - 1
+    with shown_progress("audit", n_steps, is_shown=progress, after=PATIENCE) as advance:
+        batch = audit_batch(fitted, people, advance=advance)
+        result = _finished(fitted, batch, notes, advance)
+        gaps = () if result.evidence is None else result.evidence.score_gaps
+        regressions = regressions_of(fitted, batch, further, result.outcome.approvals.reference, gaps)
+        result = replace(result, regressions=regressions)
+        return pooled_over_draws(extended(result, fitted, batch), fitted, batch, advance)
+
+
+def options_of(
+    called: str,
+    options: AuditOptions | None,
+    fields: dict[str, Any],
+    financial_features: Sequence[str],
+    function: Callable[..., Any],
+) -> AuditOptions:
+    """Options from the dataclass and from its fields as keywords of a function that a user calls.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If a keyword is unknown, or differs from the options.
+    """
+    if (settings := fields.pop("settings", None)) is not None:
+        warn_caller(
+            f"`{called}(settings=...)` is now `options=AuditOptions(...)`; the old keyword goes in the next release.",
+            FutureWarning,
+        )
+        if not isinstance(settings, AuditOptions):
+            raise InvalidTypeError(f"`settings` must be AuditOptions(...), got {type(settings).__name__}.")
+        changed = [f.name for f in fields_of(AuditOptions) if getattr(settings, f.name) != f.default]
+        fields = {**{name: getattr(settings, name) for name in changed}, **fields}
+    own = [name for name in signature(function).parameters if name != "fields"]
+    options = moved_keywords(called, fields, options, AuditOptions, own=own, are_moved=False)
+    return replace(options, financial_features=_names(financial_features))
+
+
+def _names(names: Sequence[str]) -> tuple[str, ...]:
+    return (names,) if isinstance(names, str) else tuple(names)
+
+
+def seen_by(model: AuditedModel, people: People, pool: People | None, options: AuditOptions) -> tuple[People, People]:
+    """The audited people and the people they are matched in, as the model sees them, with the same group codes.
+
+    Raises
+    ------
+    InvalidInputError
+        If something that both need was given for one of them only.
+    """
+    if pool is None:
+        people = as_seen_by(model, people, options)
+        people = in_units(people, unit_of_weight(people))
+        return people, people
+    for name, what, why in (
+        ("decisions", "`decisions` are", "because matches come from there"),
+        ("clusters", "`clusters` are", "because the same applicants may be in both"),
+        ("sample_weight", "`sample_weight` is", "because matches and baselines come from there"),
+    ):
+        if (getattr(people, name) is None) != (getattr(pool, name) is None):
+            raise InvalidInputError(
+                f"{what} needed for both the audited people and the reference, {why}: pass "
+                f'`reference={{"X": ..., "y": ..., "sensitive_features": ..., "{name}": ...}}` with `{name}`.'
+            )
+    pool = as_seen_by(model, pool, options, prefix="reference ", where="the reference")
+    people = as_seen_by(model, people, options, pool=pool)
+    unit = unit_of_weight(pool)
+    return in_units(people, unit), in_units(pool, unit)
+
+
+_OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters", "sample_weight", "by")
+
+
+def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The parts of a reference, by name."""
+    if isinstance(reference, Mapping):
+        absent, extra = set(_OF_REFERENCE[:3]) - set(reference), set(reference) - set(_OF_REFERENCE)
+        if not absent and not extra:
+            return reference
+        raise InvalidInputError(
+            "`reference` given by name must have 'X', 'y' and 'sensitive_features', and may have 'decisions', 'ids', "
+            f"'clusters', 'sample_weight' and 'by', got {sorted(map(str, reference))}."
+        )
+    if not isinstance(reference, (tuple, list)) or len(reference) != 3:
+        raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
+    return dict(zip(_OF_REFERENCE, reference, strict=False))
+
+
+def _finished(
+    reference: Fitted, found: BatchFindings, notes: Sequence[str], advance: Callable[[str], None]
+) -> AuditResult:
+    """The result of an audit in one batch, with the reservations about its data."""
+    people, pool = found.people, reference.pool
+    screened = screened_people(np.arange(len(people)), reference.settings.random_state)
+    output = BatchOutput.of(found, screened=screened)
+    batches = OneBatch(output, Threads(min(torch.get_num_threads(), MOST_THREADS)))
+    merged = merge_batches(batches)
+    assert merged is not None
+    assert output.pairs is not None
+    hashes = {"scores": fingerprint_numbers(output.pairs["person"], output.pairs["score"])}
+    result = assemble(
+        reference,
+        batches,
+        merged,
+        PairsInMemory(
+            output.pairs,
+            people.table,
+            pool.table,
+            found.attributions,
+            found.scored.match_attributions,
+            explained_by_label(reference, people),
+            reason_table=output.reasons,
+            reason_codes=(found.reasons.people.codes, found.reasons.pool.codes),
+        ),
+        n_reference=None if pool is people else len(pool),
+        hashes=hashes if pool is people else {**hashes, "reference": reference_hash(pool)},
+        notes=notes,
+        advance=advance,
+    )
+    return limited(result, reference.scope)
 
 
 def sensitivity(
@@ -418,182 +390,3 @@ def sensitivity(
         }
 
     return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
-
-
-def _n_draws(people: People) -> int:
-    """How many times people are audited: once, unless their groups are drawn."""
-    return 1 if people.probabilities is None else people.probabilities.n_draws
-
-
-# Bytes at the peak of an audit in memory, for each pair and each of its values: see docs/growth.md.
-_BYTES_PER_PAIR, _BYTES_PER_VALUE, _BYTES_PER_VALUE_COMPARED = 1_500, 50, 165
-
-
-@contextmanager
-def _shown_run(
-    fitted: AuditReference, people: People, *, is_shown: bool
-) -> Iterator[tuple[AuditReference, Callable[[str], None]]]:
-    """The reference, and what to call after each step; sampled attributions show the evaluations of the model."""
-    n_people = len(people) * _n_draws(people)
-    if not is_shown or not is_sampled(fitted.explainer):
-        if is_shown:
-            _warn_of_memory(fitted, n_people)
-        n_steps = BATCH_STEPS + FINISHING_STEPS + _n_draws(people) - 1
-        with shown_progress("audit", n_steps, is_shown=is_shown, after=PATIENCE) as advance:
-            yield fitted, advance
-        return
-    expected = max(1, n_evaluations(fitted, n_people))
-    with shown_progress("attributions, %", 100, after=PATIENCE) as advance:
-        n_asked, percent = 0, 0
-
-        def show(n: int) -> None:
-            nonlocal n_asked, percent
-            n_asked += n
-            while percent < min(100, 100 * n_asked // expected):
-                percent += 1
-                advance("")
-
-        explainer, evidence = watched(fitted.explainer, show), fitted.evidence
-        if evidence is not None:
-            halved = evidence.explainer
-            evidence = replace(evidence, explainer=replace(halved, explainer=watched(halved.explainer, show)))
-        yield replace(fitted, explainer=explainer, model=explainer.model, evidence=evidence), lambda status: None
-        show(expected)  # people without a match or a placebo were expected, too
-
-
-def n_evaluations(fitted: AuditReference, n_people: int) -> int:
-    """About how many evaluations an audit needs from a sampled model."""
-    own, moved = (questions(fitted.explainer, is_own=is_own) for is_own in (True, False))
-    n_pairs = n_people * (len(fitted.pool.groups.names) - 1)
-    # People and matches, each also with the other's inputs. For triples, people from both halves of a cell and others
-    # from one, with steps of one standard deviation; and for each triple, people with the others' finances and inputs.
-    of_triples = 0 if fitted.evidence is None else 3 * (own + moved) + N_NEAR * (2 * own + 4 * moved)
-    return n_people * own + n_pairs * (own + 2 * moved + of_triples)
-
-
-def _warn_of_memory(fitted: AuditReference, n_people: int) -> None:
-    n_pairs = n_people * (len(fitted.pool.groups.names) - 1)
-    each = _BYTES_PER_VALUE if fitted.evidence is None else _BYTES_PER_VALUE_COMPARED
-    needed, free = n_pairs * (_BYTES_PER_PAIR + each * fitted.pool.x.shape[1]), available_memory()
-    if free is not None and needed > free:
-        Console(stderr=True).print(
-            f"This needs about {needed / 2**30:.0f} GB of memory, but only {free / 2**30:.0f} GB are free: use "
-            "--stream (`evenhand.audit_stream`) to audit in batches, in memory that does not grow with their number.",
-            markup=False,
-            highlight=False,
-            soft_wrap=True,
-        )
-
-
-_OF_REFERENCE = ("X", "y", "sensitive_features", "decisions", "ids", "clusters", "sample_weight", "by")
-
-
-def checked_people(
-    model: AuditedModel,
-    table: pd.DataFrame,
-    given: Mapping[str, Any],
-    reference: tuple[Any, Any, Any] | Mapping[str, Any] | None,
-    options: AuditOptions,
-) -> tuple[People, People]:
-    """The audited people and the people they are matched with, with the same group codes."""
-    people = _people(model, table, given, options)
-    if reference is None:
-        people = in_unit_of(people, people.sample_weight)
-        return people, people
-    parts = _parts_of(reference)
-    pool_table = model.aligned(as_table(parts["X"], "reference X"), "reference X")
-    if list(pool_table.columns) != list(table.columns):
-        missing = [c for c in table.columns if c not in pool_table.columns]
-        extra = [c for c in pool_table.columns if c not in table.columns]
-        raise InvalidInputError(
-            "The reference must have the columns of `X`, in the same order: "
-            + (f"missing {missing}, unexpected {extra}." if missing or extra else "the order differs.")
-        )
-    pool = _people(model, pool_table, parts, options, "reference ")
-    for name, what, why in (
-        ("decisions", "`decisions` are", "because matches come from there"),
-        ("clusters", "`clusters` are", "because the same applicants may be in both"),
-        ("sample_weight", "`sample_weight` is", "because matches and baselines come from there"),
-    ):
-        if (getattr(people, name) is None) != (getattr(pool, name) is None):
-            raise InvalidInputError(
-                f"{what} needed for both the audited people and the reference, {why}: pass "
-                f'`reference={{"X": ..., "y": ..., "sensitive_features": ..., "{name}": ...}}` with `{name}`.'
-            )
-    check_known_groups(people.groups, pool.groups.names)
-    people = replace(people, groups=people.groups.recoded(pool.groups.names))
-    return in_unit_of(people, pool.sample_weight), in_unit_of(pool, pool.sample_weight)
-
-
-def _people(
-    model: AuditedModel, table: pd.DataFrame, given: Mapping[str, Any], options: AuditOptions, of: str = ""
-) -> People:
-    """Check the people that a user gave."""
-    n = len(table)
-    rows = {name: in_row_order(values, given["X"], f"{of}{name}") for name, values in given.items() if name != "X"}
-    decisions, ids, clusters, weights = (rows.get(name) for name in _OF_REFERENCE[3:7])
-    has_labels = rows["y"] is not None or model.needs_labels
-    weights = None if weights is None else as_weights(weights, n, f"{of}sample_weight")
-    weight_unit(weights, f"{of}sample_weight")  # rejects weights that are all 0
-    fields = {
-        "table": table,
-        "x": model.encode(table, f"{of}X"),
-        "labels": model.favorable_labels(as_labels(rows["y"], n, f"{of}y")) if has_labels else np.ones(n, np.int64),
-        "decisions": None if decisions is None else as_decisions(decisions, n, f"{of}decisions"),
-        "ids": None if ids is None else as_ids(ids, n, f"{of}ids"),
-        "clusters": None if clusters is None else as_clusters(clusters, n, f"{of}clusters"),
-        "known_by": model.identifying(table),
-        "has_labels": has_labels,
-        "sample_weight": weights,
-    }
-    people = grouped(fields, rows["sensitive_features"], given["X"], f"{of}sensitive_features")
-    return with_cut_offs(people, options, as_splits(rows.get("by"), n), "the reference" if of else "`X`")
-
-
-def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[str, Any]:
-    """The parts of a reference, by name."""
-    if isinstance(reference, Mapping):
-        absent, extra = set(_OF_REFERENCE[:3]) - set(reference), set(reference) - set(_OF_REFERENCE)
-        if not absent and not extra:
-            return reference
-        raise InvalidInputError(
-            "`reference` given by name must have 'X', 'y' and 'sensitive_features', and may have 'decisions', 'ids', "
-            f"'clusters', 'sample_weight' and 'by', got {sorted(map(str, reference))}."
-        )
-    if not isinstance(reference, (tuple, list)) or len(reference) != 3:
-        raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
-    return dict(zip(_OF_REFERENCE, reference, strict=False))
-
-
-def assembled(
-    reference: AuditReference, found: BatchFindings, notes: Sequence[str], advance: Callable[[str], None]
-) -> AuditResult:
-    """The result of an audit in one batch, with the reservations about its data."""
-    people, pool = found.people, reference.pool
-    screened = screened_people(np.arange(len(people)), reference.settings.random_state)
-    output = BatchOutput.of(found, screened=screened)
-    batches = OneBatch(output, Threads(min(torch.get_num_threads(), MOST_THREADS)))
-    merged = merge_batches(batches)
-    assert merged is not None
-    assert output.pairs is not None
-    hashes = {"scores": fingerprint_numbers(output.pairs["person"], output.pairs["score"])}
-    result = assemble(
-        reference,
-        batches,
-        merged,
-        PairsInMemory(
-            output.pairs,
-            people.table,
-            pool.table,
-            found.attributions,
-            found.scored.match_attributions,
-            explained_by_label(reference, people),
-            reason_table=output.reasons,
-            reason_codes=(found.reasons.people.codes, found.reasons.pool.codes),
-        ),
-        n_reference=None if pool is people else len(pool),
-        hashes=hashes if pool is people else {**hashes, "reference": reference_hash(pool)},
-        notes=notes,
-        advance=advance,
-    )
-    return limited(result, reference.scope)

@@ -14,11 +14,12 @@ from numpy.typing import NDArray
 from evenhand.arrays import Bools, Floats, Ints
 from evenhand.attribution import Explanation
 from evenhand.auditing.direction import own_score
+from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.identity import people_prints, person_buckets
 from evenhand.auditing.options import Favorable
-from evenhand.auditing.people import People, people_prints, person_buckets
 from evenhand.auditing.reasons import BatchReasons, ReasonSums
-from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.triples import BatchEvidence, EvidenceSums, compare_batch
+from evenhand.inputs.people import People
 from evenhand.matching import MatchSums, Pairs
 from evenhand.metrics.cec import REGIMES, assign_regimes
 from evenhand.metrics.estimate import RowWeights
@@ -230,7 +231,7 @@ class AuditSums:
     @classmethod
     def of(
         cls,
-        reference: AuditReference,
+        reference: Fitted,
         people: People,
         own: Explanation,
         score: Floats,
@@ -241,7 +242,6 @@ class AuditSums:
         regime: NDArray[np.object_],
         attributions: NDArray[np.float32],
         evidence: BatchEvidence | None,
-        by: Mapping[str, NDArray[np.str_]],
         reasons: BatchReasons,
     ) -> AuditSums:
         """The sums of a batch."""
@@ -255,7 +255,9 @@ class AuditSums:
             n_people=np.bincount(codes, minlength=n_groups),
             n_without_baseline=int((~reference.explainer.has_baseline(people.cells)).sum()),
             scores=ScoreCounts.of_people(score, codes, people.labels, decision, weight),
-            approvals={name: _approvals(values, codes, decision, weight, n_groups) for name, values in by.items()},
+            approvals={
+                name: _approvals(values, codes, decision, weight, n_groups) for name, values in people.by.items()
+            },
             weights=_weights(codes, weight, n_groups),
             n_scored=np.bincount(group[of_pair > 0], minlength=n_groups),
             scored=_sums(group, of_pair, n_groups),
@@ -450,9 +452,8 @@ class BatchFindings:
 
 
 def audit_batch(
-    reference: AuditReference,
+    reference: Fitted,
     people: People,
-    by: Mapping[str, NDArray[np.str_]],
     *,
     person_row: Ints | None = None,
     first_person: int = 0,
@@ -469,8 +470,6 @@ def audit_batch(
         What was fitted once, before the batches.
     people
         The batch, with the group codes of the reference.
-    by
-        Columns by which to split the metrics, as text.
     person_row
         The row of each person in the reference, -1 if not in it; None if no one is in it. May be omitted if the batch
         is the reference itself.
@@ -510,14 +509,14 @@ def audit_batch(
             first_person=first_person,
             decision_threshold=reference.approval_threshold,
             max_distance=settings.max_distance,
-            by={name: text_codes(values)[1] for name, values in by.items()},
+            by={name: text_codes(values)[1] for name, values in people.by.items()},
             bucket=person_buckets(people, settings.financial_features),
             reasons=reasons,
             compared=compared,
         )
     advance("compared")
     sums = AuditSums.of(
-        reference, people, own, score, decision, pairs, points, scored, regime, attributions, evidence, by, reasons
+        reference, people, own, score, decision, pairs, points, scored, regime, attributions, evidence, reasons
     )
     return BatchFindings(
         people,
@@ -538,7 +537,7 @@ def audit_batch(
     )
 
 
-def explained_by_label(reference: AuditReference, people: People) -> Callable[[], NDArray[np.float32]]:
+def explained_by_label(reference: Fitted, people: People) -> Callable[[], NDArray[np.float32]]:
     """Return a function that explains people from the mean of their label, whatever their group, by feature.
 
     The audit explains people from the mean of their group, which would reveal the group to anyone who compares the
@@ -570,7 +569,7 @@ def _regimes(decision: Ints, match_decision: Ints, scored: ScoredPairs, threshol
     return regime
 
 
-def _matched(reference: AuditReference, people: People, F: pd.DataFrame) -> Pairs:
+def _matched(reference: Fitted, people: People, F: pd.DataFrame) -> Pairs:
     limit = reference.settings.max_distance
     if reference.pool is people:
         return reference.matcher.match_members(limit)

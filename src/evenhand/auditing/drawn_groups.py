@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.evidence import Evidence, FeatureGap, Influences, ScoreGap, gap_key, input_key
-from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.summary import Outcome, PairMetrics
 from evenhand.inputs.group_probabilities import PersonProbabilities
 from evenhand.inputs.validation import Groups
@@ -62,7 +62,7 @@ Estimates = dict[DrawKey, DrawnEstimate]
 
 
 def draw_estimates(
-    reference: AuditReference, found: BatchFindings, evidence: Evidence | None, reference_group: str
+    reference: Fitted, found: BatchFindings, evidence: Evidence | None, reference_group: str
 ) -> Estimates:
     """Estimates from a draw: excesses, score gaps, regimes, approvals, and gaps in outcomes.
 
@@ -103,7 +103,7 @@ def _plain(found: ExcessEstimate | GapColumn, influence: NDArray[np.floating] | 
     return DrawnEstimate(found.value, found.low, found.high, found.standard_error, found.df, influence, is_tested)
 
 
-def _regimes(reference: AuditReference, found: BatchFindings) -> Estimates:
+def _regimes(reference: Fitted, found: BatchFindings) -> Estimates:
     """Shares of pairs in each regime; someone counts as a person and as a match of other people."""
     done = found.scored.is_scored
     # Without a reference, people and matches are rows of one table.

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from evenhand.auditing.batch import BatchFindings, audit_batch
 from evenhand.auditing.drawn_groups import (
@@ -22,32 +19,18 @@ from evenhand.auditing.drawn_groups import (
     pooled_pairs,
 )
 from evenhand.auditing.evidence import Evidence, Influences, estimate_score_gaps, excess_influences
-from evenhand.auditing.people import People, person_buckets
-from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.identity import person_buckets
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import PairMetrics
 from evenhand.auditing.triples import BatchEvidence, Design, KeptTriples, main_questions, values_present
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.fingerprints import hash_rows
-from evenhand.inputs.group_probabilities import FEWEST_EXPECTED, GroupProbabilities
-from evenhand.inputs.validation import Groups, as_groups
+from evenhand.inputs.group_probabilities import FEWEST_EXPECTED
+from evenhand.inputs.people import People
+from evenhand.inputs.validation import Groups
 from evenhand.metrics.excess import estimate_excesses
 from evenhand.metrics.pooling import pool
-from evenhand.system.hashing import mixed_hash
 from evenhand.system.threads import Threads
-
-
-def grouped(people: Mapping[str, Any], sensitive: Any, X: Any, name: str) -> People:
-    """People with their groups or group probabilities; `people` holds the other fields of `People`.
-
-    Groups of people with probabilities must then be drawn with `with_first_draw`.
-    """
-    n = len(people["labels"])
-    if not isinstance(sensitive, GroupProbabilities):
-        return People(**people, groups=as_groups(sensitive, n, name))
-    table = sensitive.in_row_order(X, n, name)
-    probable = sensitive.of_people(table, _keys(people, table))
-    return People(**people, groups=probable.drawn(0, 0), probabilities=probable)
 
 
 def with_first_draw(people: People, pool: People, random_state: int) -> tuple[People, People]:
@@ -93,16 +76,11 @@ def _sure(people: People) -> People:
     assert people.probabilities is not None
     put = people.probabilities.thresholded
     rows = np.flatnonzero(put >= 0)
-    given = {name: getattr(people, name) for name in ("decisions", "ids", "clusters", "cut_offs", "known_by")}
-    rows_of: dict[str, Any] = {name: None if values is None else values[rows] for name, values in given.items()}
     return replace(
-        people,
-        table=people.table.iloc[rows].reset_index(drop=True),
-        x=people.x[rows],
-        labels=people.labels[rows],
+        people.rows(rows),
         groups=Groups(put[rows], people.probabilities.names),
         probabilities=None,
-        **rows_of,
+        given_probabilities=None,
     )
 
 
@@ -116,20 +94,6 @@ def _known(people: People) -> str:
     return f"{how} {list(people.groups.names)}"
 
 
-def _keys(people: Mapping[str, Any], probabilities: pd.DataFrame) -> NDArray[np.uint64]:
-    """Who each row is: given by the clusters, by the ids, or else by all that is known, whatever the row order.
-
-    Identical rows are numbered, so that each is drawn separately.
-    """
-    if people["ids"] is not None:
-        keys = hash_rows(pd.DataFrame({"id": people["ids"]}))
-    else:
-        content = mixed_hash(hash_rows(people["table"]) + hash_rows(probabilities), people["labels"])
-        keys = mixed_hash(content, pd.Series(content).groupby(content).cumcount().to_numpy().astype(np.int64))
-    clusters = people["clusters"]
-    return keys if clusters is None else np.where(clusters == 0, keys, clusters)
-
-
 @dataclass(frozen=True, eq=False)
 class _Draw:
     """The results from one draw of the groups."""
@@ -140,7 +104,7 @@ class _Draw:
 
 
 def pooled_over_draws(
-    first: AuditResult, reference: AuditReference, found: BatchFindings, advance: Callable[[str], None]
+    first: AuditResult, reference: Fitted, found: BatchFindings, advance: Callable[[str], None]
 ) -> AuditResult:
     """The audit of the first draw, pooled with all other draws; the audit itself if groups are known.
 
@@ -180,16 +144,18 @@ def pooled_over_draws(
     )
 
 
-def _audited(reference: AuditReference, people: People, pool_of_people: People, against: str) -> _Draw:
+def _audited(reference: Fitted, people: People, pool_of_people: People, against: str) -> _Draw:
     """Audit the people in the groups of another draw, with score gaps relative to a given group."""
-    fitted = AuditReference.of(reference.model, reference.settings, pool_of_people, len(people))
-    found = audit_batch(fitted, people, {})
+    is_pool = pool_of_people is people
+    people = replace(people, by={})
+    fitted = Fitted.of(reference.model, reference.settings, people if is_pool else pool_of_people, len(people))
+    found = audit_batch(fitted, people)
     evidence = None if found.evidence is None else _evidence(fitted, found.evidence, against)
     pairs = PairMetrics.of(found.sums, people.groups.names, (math.nan, math.nan), {})
     return _Draw(evidence, pairs, draw_estimates(fitted, found, evidence, against))
 
 
-def _evidence(reference: AuditReference, found: BatchEvidence, against: str) -> Evidence:
+def _evidence(reference: Fitted, found: BatchEvidence, against: str) -> Evidence:
     """The part of the evidence that is pooled; splits, weights and sensitivity come from the first draw only."""
     sums, settings = found.sums, reference.settings
     features = tuple(str(column) for column in reference.pool.table.columns)

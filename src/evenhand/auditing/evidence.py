@@ -20,9 +20,9 @@ from scipy import stats
 
 from evenhand.arrays import Floats, Ints
 from evenhand.auditing.finished import FinishedBatches, Merged
-from evenhand.auditing.people import person_buckets
+from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.identity import person_buckets
 from evenhand.auditing.reasons import fewer_in_common
-from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.summary import quantiles_of_parts
 from evenhand.auditing.triples import (
     Design,
@@ -318,7 +318,7 @@ class ScoreGap:
 
 
 def estimate_score_gaps(
-    reference: AuditReference,
+    reference: Fitted,
     triples: Parts[Triples],
     features: Sequence[str],
     reference_group: str,
@@ -383,7 +383,7 @@ def _keys(features: Sequence[str], group: str, reference: str) -> list[str]:
 
 
 def _between(
-    reference: AuditReference,
+    reference: Fitted,
     present: Present,
     found: GroupGap,
     features: Sequence[str],
@@ -677,9 +677,7 @@ DISTANCE_SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the triples, nearest first, for which the excess is reported."""
 
 
-def gather_evidence(
-    reference: AuditReference, batches: FinishedBatches, merged: Merged, reference_group: str
-) -> Evidence:
+def gather_evidence(reference: Fitted, batches: FinishedBatches, merged: Merged, reference_group: str) -> Evidence:
     """The evidence of everyone who was compared; score gaps are relative to a reference group."""
     sums, numbers, crew = merged.sums, merged.numbers, batches.crew
     assert sums.evidence is not None

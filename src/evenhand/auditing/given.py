@@ -9,21 +9,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.auditing.assemble import FINISHING_STEPS
-from evenhand.auditing.audit import assembled, checked_people, wanted_outcomes, with_regressions
-from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch
+from evenhand.auditing.audit import audit_seen, options_of, seen_by
+from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.direction import check_direction, notes_on_label
-from evenhand.auditing.options import (
-    AuditOptions,
-    Favorable,
-    ReasonMapLike,
-    RegressionOptions,
-    SegmentThresholds,
-    check_value,
-)
-from evenhand.auditing.people import People, check_finances_apart
+from evenhand.auditing.fitted import Fitted, check_finances_apart
+from evenhand.auditing.options import AuditOptions, Favorable, ReasonMapLike, check_value
 from evenhand.auditing.reasons import PeopleReasons, reason_table, reasons_of_codes
-from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.scope import DECISION_UNIT, Scope
@@ -38,19 +29,18 @@ from evenhand.inputs.given import (
     as_scores,
     explained_scores,
 )
+from evenhand.inputs.people import People
 from evenhand.inputs.reason_maps import given_reasons
-from evenhand.inputs.validation import as_decisions, as_splits, as_table, check_columns, in_row_order
-from evenhand.models.protocol import AuditedModel, Output
+from evenhand.inputs.validation import as_decisions, check_columns, in_row_order
+from evenhand.models.protocol import AuditedModel
 from evenhand.models.wrapped import GivenModel, RiskModel
-from evenhand.system.terminal import PATIENCE
-from evenhand.system.terminal import progress as shown_progress
 
 _SOURCE = "the given codes, first reason first"
 
 
 def with_given_reasons(
     result: AuditResult,
-    reference: AuditReference,
+    reference: Fitted,
     found: BatchFindings,
     codes: pd.DataFrame,
     reason_map: ReasonMapLike | None,
@@ -114,22 +104,13 @@ def audit_given(
     attributions: Any = None,
     base_values: Any = None,
     reason_codes: Any = None,
-    unit: str | None = AuditOptions.unit,
-    output: Output | None = AuditOptions.output,
     ids: Any = None,
-    favorable: Favorable | None = AuditOptions.favorable,
-    decision_threshold: float | SegmentThresholds | None = AuditOptions.decision_threshold,
-    consistency_threshold: float = AuditOptions.consistency_threshold,
-    max_distance: float | None = AuditOptions.max_distance,
     by: Any = None,
     clusters: Any = None,
-    limits: Mapping[str, float] | None = AuditOptions.limits,
-    regressions: bool = RegressionOptions.regressions,
     outcomes: Any = None,
-    reason_map: Any = None,
-    n_reasons: int = AuditOptions.n_reasons,
-    random_state: int = AuditOptions.random_state,
+    options: AuditOptions | None = None,
     progress: bool = False,
+    **fields: Any,
 ) -> AuditResult:
     """Audit scores, decisions or prices without the model that produced them.
 
@@ -145,9 +126,7 @@ def audit_given(
     y
         True labels, 1 for the favorable outcome; with ``favorable="low"`` and no `unit`, 1 for the unfavorable one.
         People are then compared within a label. None if there are no labels.
-    sensitive_features, financial_features, ids, decision_threshold, consistency_threshold, max_distance, by, clusters
-        As in `audit`.
-    limits, regressions, outcomes, random_state, progress
+    sensitive_features, financial_features, ids, by, clusters, outcomes, progress
         As in `audit`.
     scores
         Probabilities of the favorable outcome; log-odds with ``output="log-odds"``; or, with a `unit`, an outcome on
@@ -164,17 +143,12 @@ def audit_given(
         Principal reasons of each person, one column per reason, the first reason first; empty for no reason. Reasons of
         people with an unfavorable decision are counted and compared; they replace reasons from attributions. If nothing
         else is given, everyone with a reason counts as declined.
-    reason_map
-        The meaning of the codes; without codes, the reason of each feature, as in `audit`.
-    n_reasons
-        Largest number of reasons per person derived from attributions.
-    unit
-        Unit of an outcome that is a value rather than a probability, such as ``"percentage points"``.
-    output
-        Whether attributions, and scores outside 0 to 1, are ``"log-odds"`` or a ``"probability"``. None for the one
-        that makes attributions sum to the scores, or log-odds if there are no attributions.
-    favorable
-        Which scores are good; required with a `unit`: ``"low"`` for a price.
+    options, **fields
+        As in `audit`. With a `unit`, such as ``"percentage points"``, the scores are values on any scale, and
+        `favorable` is required: ``"low"`` for a price. `output` says whether attributions, and scores outside 0 to 1,
+        are ``"log-odds"`` or a ``"probability"``; None for the one that makes attributions sum to the scores, or
+        log-odds if there are no attributions. `reason_map` gives the meaning of the codes; without codes, the reason of
+        each feature.
 
     Returns
     -------
@@ -195,54 +169,88 @@ def audit_given(
     >>> result.to_dict()["findings"][0]["key"], result.to_dict()["scope"]["given"]
     ('score_gap', ['scores'])
     """
-    table = as_table(X)
-    financial = check_columns(financial_features, list(table.columns), "`financial_features`")
+    options = options_of("eh.audit_given", options, fields, financial_features, audit_given)
     given = {"attributions": attributions, "scores": scores, "decisions": decisions, "reason_codes": reason_codes}
-    rows = {name: in_row_order(values, X, name) for name, values in given.items()}
-    options = AuditOptions(
-        financial_features=tuple(financial),
-        unit=unit,
-        output=output,
-        favorable=favorable,
-        decision_threshold=decision_threshold,
-        consistency_threshold=consistency_threshold,
-        max_distance=max_distance,
-        limits=limits,
-        reason_map=reason_map if reason_codes is None else None,
-        n_reasons=n_reasons,
-        random_state=random_state,
+    rows = {name: in_row_order(values, X, name) for name, values in {**given, "base_values": base_values}.items()}
+    people = People.of(X, y, sensitive_features, decisions=decisions, ids=ids, clusters=clusters, by=by)
+    label = getattr(y, "name", None)
+    notes = reservations_on(X)
+    return audit_given_people(
+        people, rows, options, label=label, outcomes=outcomes, X=X, notes=notes, progress=progress
     )
+
+
+def audit_given_people(
+    people: People,
+    given: Mapping[str, Any],
+    options: AuditOptions,
+    *,
+    label: object = None,
+    outcomes: Any = None,
+    X: Any = None,
+    notes: Sequence[str] = (),
+    progress: bool = False,
+) -> AuditResult:
+    """Audit checked people without a model.
+
+    Parameters
+    ----------
+    people
+        The people, whom Python or a file gave.
+    given
+        Scores, decisions, attributions, base values and reason codes in the order of the people; None if absent.
+    options
+        Options of the audit.
+    label
+        Name of the label, which may say that 1 is a bad outcome.
+    outcomes, X, notes, progress
+        As in `auditing.audit.audit_people`.
+    """
     check_value(options)
-    codes = _checked_codes(rows["reason_codes"], len(table), has_decisions=unit is None or decisions is not None)
-    has_codes_alone = scores is None and attributions is None and decisions is None
+    reason_map, has_codes = options.reason_map, given["reason_codes"] is not None
+    if has_codes:
+        options = replace(options, reason_map=None)
+    financial = check_columns(options.financial_features, list(people.table.columns), "`financial_features`")
+    has_decisions = options.unit is None or given["decisions"] is not None
+    codes = _checked_codes(given["reason_codes"], len(people), has_decisions=has_decisions)
+    has_codes_alone = all(given[name] is None for name in ("scores", "attributions", "decisions"))
     if codes is not None and has_codes_alone:
-        decisions = rows["decisions"] = codes.isna().all(axis=1).to_numpy().astype(np.int64)
-    model, explained = _given_model(table, rows, in_row_order(base_values, X, "base_values"), options)
-    columns = {"X": X, "y": y, "sensitive_features": sensitive_features, "ids": ids, "clusters": clusters}
-    people, pool = checked_people(model, table, {**columns, "decisions": decisions, "by": by}, None, options)
+        declined = codes.isna().all(axis=1).to_numpy().astype(np.int64)
+        given, people = {**given, "decisions": declined}, replace(people, decisions=declined)
+    model, explained = _given_model(people.table, given, options)
+    people, pool = seen_by(model, people, None, options)
     check_finances_apart(pool, financial)
     scope = Scope(
         model=False,
-        attributions=attributions is not None,
-        scores=scores is not None or attributions is not None,
-        decisions=unit is None or decisions is not None,
+        attributions=given["attributions"] is not None,
+        scores=given["scores"] is not None or given["attributions"] is not None,
+        decisions=options.unit is None or given["decisions"] is not None,
         labels=people.has_labels,
-        unit=unit,
+        unit=options.unit,
         n_reason_codes=0 if codes is None else codes.shape[1],
     )
     notes = (
         *([_OF_CODES] if has_codes_alone else []),
         *_on_sums(explained, len(people)),
-        *_on_direction(model, people, scope, y, favorable),
-        *reservations_on(X),
+        *_on_direction(model, people, scope, label, options.favorable),
+        *notes,
     )
-    splits = as_splits(in_row_order(by, X, "by"), len(people))
-    further = wanted_outcomes(outcomes, X, people, is_wanted=regressions)
-    fitted = AuditReference.of(model, _settled(options, scope), pool, len(people), scope)
-    with shown_progress("audit", BATCH_STEPS + FINISHING_STEPS, is_shown=progress, after=PATIENCE) as advance:
-        found = audit_batch(fitted, people, splits, advance=advance)
-        result = with_regressions(assembled(fitted, found, notes, advance), fitted, found, splits, further)
-        return result if codes is None else with_given_reasons(result, fitted, found, codes, reason_map)
+
+    def with_codes(result: AuditResult, fitted: Fitted, batch: BatchFindings) -> AuditResult:
+        return result if codes is None else with_given_reasons(result, fitted, batch, codes, reason_map)
+
+    return audit_seen(
+        model,
+        people,
+        pool,
+        _settled(options, scope),
+        scope=scope,
+        outcomes=outcomes,
+        X=X,
+        notes=notes,
+        progress=progress,
+        extended=with_codes,
+    )
 
 
 _OF_CODES = (
@@ -265,12 +273,11 @@ def _checked_codes(codes: Any, n: int, *, has_decisions: bool) -> pd.DataFrame |
 def _given_model(
     table: pd.DataFrame,
     rows: Mapping[str, Any],
-    base_values: Any,
     options: AuditOptions,
 ) -> tuple[AuditedModel, Explained]:
     """The given columns in the form of a model, with the sign reversed for a risk or a price."""
     n, features = len(table), [str(name) for name in table.columns]
-    attributions, decisions = rows["attributions"], rows["decisions"]
+    attributions, decisions, base_values = rows["attributions"], rows["decisions"], rows["base_values"]
     base = getattr(attributions, "base_values", None) if base_values is None else base_values
     if attributions is None and rows["scores"] is None:
         explained, kind = _of_decisions(decisions, n, options), "decisions, without a model"
@@ -334,7 +341,7 @@ def _on_direction(
     model: AuditedModel,
     people: People,
     scope: Scope,
-    y: Any,
+    label: object,
     favorable: Favorable | None,
 ) -> tuple[str, ...]:
     """Notes on the name of the label; scores that rank people against it are rejected."""
@@ -342,4 +349,4 @@ def _on_direction(
         return ()
     if favorable is None and scope.outcome == "score":
         check_direction(model, people)
-    return notes_on_label(getattr(y, "name", None), favorable)
+    return notes_on_label(label, favorable)

@@ -93,11 +93,45 @@ def _help(text: str) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditSettings:
-    """Settings that few people change; the `settings=` argument of `audit` and `audit_stream`.
+class AuditOptions:
+    """Options of an audit: `options=` of `audit`, `audit_given` and `audit_stream`, and the keys of a TOML file.
 
     Attributes
     ----------
+    financial_features
+        Columns on which people are compared; in Python, an argument of the functions.
+    favorable
+        Which of the model's scores are good. ``"low"`` for a risk model: its class 1, and 1 in `y`, is the
+        unfavorable outcome, such as a default. Metrics, attributions and signs then refer to the favorable outcome;
+        scores are shown as the model returns them. None means high, but raises an error if the scores rank people
+        against `y` by more than chance.
+    decision_threshold
+        Decisions are favorable from this probability on; with ``favorable="low"``, up to it. The default is the
+        threshold of a `FixedThresholdClassifier` or a `TunedThresholdClassifierCV`, and 0.5 for any other model.
+        `SegmentThresholds` holds a cutoff for each value of an input or of a column of `by`.
+    consistency_threshold
+        CEC score above which the reasoning counts as different.
+    max_distance
+        Matches farther than this, in standard deviations of the financial features, are left out; None for no limit.
+    attribution
+        ``"auto"`` for an exact method if the model has one; or one of ``"integrated_gradients"``, ``"linear"``,
+        ``"additive"``, ``"tree_shap"`` and ``"sampled_shapley"``. The result's settings say which was used.
+    evidence
+        Whether to compare with placebo pairs and to screen for proxies. Without this, the audit takes less than half
+        the time but cannot tell an effect from noise.
+    random_state
+        Seed of all random draws.
+    limits
+        Sizes below which you regard findings as small, such as ``{"score_gap": 0.1}``. The keys are ``"score_gap"``,
+        ``"inputs"``, ``"weighing"`` and ``"excess"``; values are in the unit of the finding. Each finding then says
+        whether it is below its limit. None for no limits.
+    reason_map
+        The reason of each feature, if several features share one: a mapping of features to reasons or of reasons to
+        lists of features, a table of two columns, or the path of either; a TOML file has a table ``[reasons]``. By
+        default, each feature is its own reason.
+    regressions
+        Whether to regress decisions and scores on the group: alone, with the financial features held equal, and with
+        all inputs held equal; also within the values of `by`.
     n_steps, method
         How integrated gradients are integrated: see `integrated_gradients`. None for the fewest segments, at most 8,
         whose error is below 0.1% of the attributions' size, as measured beforehand on people of the reference.
@@ -111,54 +145,17 @@ class AuditSettings:
     unit
         Unit of an outcome that is a value rather than a probability, such as ``"percentage points"`` of a price.
     n_reasons
-        Largest number of reasons given to a declined person: see `reason_map` of `audit`.
+        Largest number of reasons given to a declined person.
 
     Examples
     --------
-    >>> AuditSettings(n_permutations=64).sampling_error
+    >>> AuditOptions(n_permutations=64).sampling_error
     0.06
-    >>> AuditSettings(n_steps=0)
+    >>> AuditOptions(n_steps=0)
     Traceback (most recent call last):
     ...
     evenhand.exceptions.InvalidInputError: `n_steps` (--n-steps) must be a whole number of at least 1, got 0.
     """
-
-    n_steps: int | None = field(
-        default=None,
-        metadata=_help("Segments per path of integrated gradients; by default as many as an error of 0.1% needs."),
-    )
-    method: Method = field(default="segments", metadata=_help("How paths are integrated: segments, midpoint or exact."))
-    output: Output | None = field(
-        default=None,
-        metadata=_help("Whether the model's score is log-odds or probability, if that is not clear from the model."),
-    )
-    n_permutations: int | None = field(
-        default=None,
-        metadata=_help(
-            "Random orders in which sampled_shapley adds features; by default as many as --sampling-error needs."
-        ),
-    )
-    sampling_error: float = field(
-        default=0.06, metadata=_help("Standard error of sampled attributions to stay below, as a share of their size.")
-    )
-    unit: str | None = field(
-        default=None,
-        metadata=_help("Unit of an outcome that is a value rather than a probability, e.g. 'percentage points'."),
-    )
-    n_reasons: int = field(default=4, metadata=_help("Largest number of reasons given to a declined person."))
-
-    def __post_init__(self) -> None:
-        _check_counts(self, "n_steps", "n_permutations", "n_reasons")
-        if not isinstance(self.sampling_error, (int, float)) or not 0 < self.sampling_error < 1:
-            raise InvalidInputError(
-                f"{_named('sampling_error')} must be a number between 0 and 1, got {self.sampling_error!r}."
-            )
-        _check_unit(self.unit, self.output)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AuditOptions(AuditSettings):
-    """All options that change an audit's metrics."""
 
     financial_features: tuple[str, ...] = field(
         default=(), metadata=_help("Columns on which people are compared: a,b,c.")
@@ -209,8 +206,41 @@ class AuditOptions(AuditSettings):
         ),
     )
 
+    regressions: bool = field(
+        default=False,
+        metadata=_help("Regress decisions, scores and --outcomes on the group, alone and at equal inputs."),
+    )
+    n_steps: int | None = field(
+        default=None,
+        metadata=_help("Segments per path of integrated gradients; by default as many as an error of 0.1% needs."),
+    )
+    method: Method = field(default="segments", metadata=_help("How paths are integrated: segments, midpoint or exact."))
+    output: Output | None = field(
+        default=None,
+        metadata=_help("Whether the model's score is log-odds or probability, if that is not clear from the model."),
+    )
+    n_permutations: int | None = field(
+        default=None,
+        metadata=_help(
+            "Random orders in which sampled_shapley adds features; by default as many as --sampling-error needs."
+        ),
+    )
+    sampling_error: float = field(
+        default=0.06, metadata=_help("Standard error of sampled attributions to stay below, as a share of their size.")
+    )
+    unit: str | None = field(
+        default=None,
+        metadata=_help("Unit of an outcome that is a value rather than a probability, e.g. 'percentage points'."),
+    )
+    n_reasons: int = field(default=4, metadata=_help("Largest number of reasons given to a declined person."))
+
     def __post_init__(self) -> None:
-        super().__post_init__()
+        _check_counts(self, "n_steps", "n_permutations", "n_reasons")
+        if not isinstance(self.sampling_error, (int, float)) or not 0 < self.sampling_error < 1:
+            raise InvalidInputError(
+                f"{_named('sampling_error')} must be a number between 0 and 1, got {self.sampling_error!r}."
+            )
+        _check_unit(self.unit, self.output)
         object.__setattr__(self, "limits", _checked_limits(self.limits))
         from evenhand.inputs.validation import check_seed  # imports pandas, which --help does not wait for
 
@@ -238,39 +268,6 @@ class AuditOptions(AuditSettings):
         if isinstance(self.decision_threshold, SegmentThresholds):
             return math.nan
         return 1 - self.decision_threshold if self.favorable == "low" else self.decision_threshold
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoleOptions:
-    """The role of each column of a table."""
-
-    label: str = field(default="", metadata=_help("Column of the true outcome."))
-    group: tuple[str, ...] = field(
-        default=(), metadata=_help("Column of the protected attribute; a,b for the intersection of two.")
-    )
-    drop: tuple[str, ...] = field(default=(), metadata=_help("Columns to drop: a,b."))
-    keep_inputs: tuple[str, ...] = field(
-        default=(),
-        metadata=_help("Columns to keep as inputs even if they look like an id, a date or a saved index: a,b."),
-    )
-    positive_label: str | None = field(
-        default=None, metadata=_help("Value of the label that is the favorable outcome.")
-    )
-    clusters: str | None = field(
-        default=None, metadata=_help("Column that identifies the rows of the same applicant or household.")
-    )
-    keep_group: bool = field(default=False, metadata=_help("Also give the group to the model as an input."))
-    decisions: str | None = field(
-        default=None,
-        metadata=_help("Column of the actual decisions, 1 for favorable, used instead of scores at a threshold."),
-    )
-    ids: str | None = field(default=None, metadata=_help("Column of ids to show in the report; not an input."))
-    drop_missing: bool = field(
-        default=False, metadata=_help("Leave out rows without a label or group; the report counts them.")
-    )
-    sample_weight: str | None = field(
-        default=None, metadata=_help("Column of sampling weights: how many people of the population a row stands for.")
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -344,20 +341,6 @@ class StreamOptions:
                 f'A scheduler, {self.scheduler!r}, is only used by Dask and Spark: pass `engine="dask"` (--engine '
                 'dask) or `engine="spark"` (--engine spark) with it.'
             )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RegressionOptions:
-    """Which outcomes an audit in memory regresses on the group."""
-
-    regressions: bool = field(
-        default=False,
-        metadata=_help("Regress decisions, scores and --outcomes on the group, alone and at equal inputs."),
-    )
-    outcomes: tuple[str, ...] = field(
-        default=(),
-        metadata=_help("Columns of additional outcomes to regress, such as a price; they are not inputs: a,b."),
-    )
 
 
 def _checked_limits(limits: Mapping[str, float] | None) -> dict[str, float] | None:

@@ -55,7 +55,6 @@ if __name__ == "__main__":
     main()
 """
 _PYTHON_SCRIPT = '''import tomllib
-from dataclasses import fields
 from pathlib import Path
 
 import evenhand as eh
@@ -64,10 +63,7 @@ import evenhand as eh
 def reproduce(model, X, y, sensitive_features, **more):
     """Run the audit with the settings of this pack; `more` is for additional inputs, such as `reference`."""
     settings = tomllib.loads(Path(__file__).with_name("audit.toml").read_text("utf-8"))
-    apart = {field.name for field in fields(eh.AuditSettings)}
-    further = eh.AuditSettings(**{name: value for name, value in settings.items() if name in apart})
-    chosen = {name: value for name, value in settings.items() if name not in apart}
-    return eh.audit(model, X, y, sensitive_features=sensitive_features, settings=further, **chosen, **more)
+    return eh.audit(model, X, y, sensitive_features=sensitive_features, **settings, **more)
 '''
 
 

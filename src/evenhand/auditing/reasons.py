@@ -28,8 +28,8 @@ from torch import Tensor
 from evenhand.arrays import Bools, Floats, Ints
 from evenhand.attribution import Explanation
 from evenhand.auditing.options import AuditOptions
-from evenhand.auditing.people import People
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.people import People
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.validation import Groups
 from evenhand.matching import Pairs

@@ -11,8 +11,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.arrays import Floats
+from evenhand.auditing.batch import BatchFindings
+from evenhand.auditing.direction import own_score
+from evenhand.auditing.evidence import ScoreGap
+from evenhand.auditing.fitted import Fitted
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import CategoryColumn, TableEncoder
+from evenhand.inputs.people import People
 from evenhand.inputs.validation import (
     as_clusters,
     as_groups,
@@ -26,6 +31,7 @@ from evenhand.metrics.adjustment import holm
 from evenhand.metrics.disparity.intervals import membership_of, reference_code_of
 from evenhand.metrics.estimate import Plain, check_open_fraction
 from evenhand.metrics.regressions import Controls, GroupEffect, Method, group_effect, is_binary
+from evenhand.system.threads import one_thread_each
 
 NO_CONTROLS, FINANCES, ALL_INPUTS = "none", "financial features", "all inputs"
 """Names of the nested sets."""
@@ -467,3 +473,139 @@ def _adjusted(rows: Sequence[RegressionRow]) -> tuple[RegressionRow, ...]:
     for places in families.values():
         p_adjusted[places] = holm([rows[place].effect.p_value for place in places])
     return tuple(replace(row, p_adjusted=float(p)) for row, p in zip(rows, p_adjusted, strict=True))
+
+
+_DECISION, _PROBABILITY, _LOG_ODDS = "decision", "score, probability", "score, log-odds"
+_UNITS = {_DECISION: "share", _PROBABILITY: "probability", _LOG_ODDS: "log-odds"}
+_VALUE = "outcome"
+_PAIRS = "matched pairs"
+
+
+def wanted_outcomes(
+    outcomes: Any,
+    X: Any,
+    people: People,
+    *,
+    is_wanted: bool,
+) -> dict[str, NDArray[np.float64]] | None:
+    """Additional outcomes of the people of `X`; None if no regressions are wanted.
+
+    Raises
+    ------
+    InvalidInputError
+        If an outcome is invalid, or given without `regressions`; or if people have sampling weights.
+    """
+    if not is_wanted:
+        if outcomes is not None:
+            raise InvalidInputError(
+                "`outcomes` (--outcomes) are only used in regressions: add `regressions=True` (--regressions)."
+            )
+        return None
+    unfit = {"sampling weights": people.sample_weight, "groups known as probabilities": people.probabilities}
+    for what, given in unfit.items():
+        if given is not None:
+            raise InvalidInputError(
+                f"`regressions` (--regressions) cannot be combined with {what}: use only one of them."
+            )
+    found = further_outcomes(outcomes, X, len(people), inputs=[str(name) for name in people.table.columns])
+    taken = [name for name in found if name in (*_UNITS, _VALUE)]
+    if taken:
+        raise InvalidInputError(
+            f"{taken} are names that the audit uses for its outcomes; rename these columns of `outcomes`."
+        )
+    return found
+
+
+@one_thread_each()
+def regressions_of(
+    fitted: Fitted,
+    batch: BatchFindings,
+    outcomes: Mapping[str, Floats] | None,
+    against: str,
+    gaps: Sequence[ScoreGap],
+) -> Regressions | None:
+    """Regressions of decisions, scores and additional outcomes on the group; None if none are wanted.
+
+    Parameters
+    ----------
+    fitted, batch
+        Of the audit.
+    outcomes
+        Additional outcomes by name, NaN if missing; None if no regressions are wanted.
+    against
+        The group that others are compared with.
+    gaps
+        The same differences according to the audit's pairs.
+    """
+    if outcomes is None:
+        return None
+    people, model = batch.people, fitted.model
+    audited = _audited_outcomes(fitted, batch)
+    categories = model.category_columns(list(people.table.columns))
+    table = people.table.astype({c: "category" for c in categories if is_number_column(people.table[c])})
+    sets, left_out = control_sets(table, fitted.settings.financial_features, people.groups.codes)
+    names, same = people.groups.names, people.identity.first_rows()
+    regressed = RegressedPeople(
+        {**audited, **outcomes},
+        people.groups.codes,
+        names,
+        names.index(against),
+        None if len(np.unique(same)) == len(same) else same,
+    )
+    unit = fitted.scope.unit
+    units = _UNITS if unit is None else {**_UNITS, _VALUE: unit}
+    table_of_all = regress(regressed, sets, left_out, people.by, units=units)
+    is_turned = fitted.settings.favorable == "low" and unit is not None
+    pairs = _of_matched_pairs(gaps, table_of_all.reference, list(audited), is_turned=is_turned)
+    return replace(table_of_all, rows=_beside(table_of_all.rows, pairs))
+
+
+def _audited_outcomes(reference: Fitted, found: BatchFindings) -> dict[str, Floats]:
+    """Decisions and scores of an audit, or the given values, by name."""
+    scope, settings = reference.scope, reference.settings
+    outcomes: dict[str, Floats] = {}
+    if scope.decisions:
+        outcomes[_DECISION] = found.decision.astype(np.float64)
+    if scope.outcome == "score":
+        outcomes[_PROBABILITY] = found.score
+        if reference.model.output == "log-odds":
+            outcomes[_LOG_ODDS] = found.own.logit.double().cpu().numpy()
+    if scope.outcome == "value":
+        outcomes[_VALUE] = own_score(found.score, settings.favorable or "high", scope.unit)
+    return outcomes
+
+
+def _beside(rows: Sequence[RegressionRow], pairs: Sequence[RegressionRow]) -> tuple[RegressionRow, ...]:
+    """Insert the rows of matched pairs after the regressions of the same outcome, group and people."""
+    found: dict[tuple[str, ...], list[RegressionRow]] = {}
+    for row in (*rows, *pairs):
+        found.setdefault((row.column, row.segment, row.outcome, row.group), []).append(row)
+    return tuple(row for part in found.values() for row in part)
+
+
+def _of_matched_pairs(
+    gaps: Sequence[ScoreGap], reference: str, outcomes: Sequence[str], *, is_turned: bool
+) -> list[RegressionRow]:
+    """The same differences according to the matched pairs of the audit.
+
+    If low values are good, the sign of the gap is reversed to match the value.
+    """
+    rows = []
+    for gap in (gap for gap in gaps if gap.reference == reference):
+        of_outcome = {_DECISION: gap.decision, _PROBABILITY: gap.probability, _LOG_ODDS: gap.total, _VALUE: gap.total}
+        for outcome in outcomes:
+            found, sign = of_outcome[outcome], -1 if is_turned and outcome == _VALUE else 1
+            low, high = sorted([sign * found.low, sign * found.high])
+            effect = GroupEffect(
+                value=sign * found.value,
+                low=low,
+                high=high,
+                standard_error=found.standard_error,
+                p_value=found.p_value,
+                n_people=gap.n_people,
+                n_group=None,
+                n_controls=None,
+                note=found.note,
+            )
+            rows.append(RegressionRow(outcome, _PAIRS, gap.group, "", "", effect, float("nan")))
+    return rows

@@ -11,15 +11,15 @@ import pandas as pd
 from evenhand.auditing.batch import AuditSums
 from evenhand.auditing.direction import is_wrong_way_round
 from evenhand.auditing.evidence import Evidence
-from evenhand.auditing.people import People
+from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.reasons import Reasons
-from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import Provenance
 from evenhand.exceptions import warn_caller
 from evenhand.inputs.checking import check_table
 from evenhand.inputs.checking.columns import SMALL_GROUP, ColumnCheck, few_sentences
 from evenhand.inputs.checking.signs import Sign, may_be_known_after
+from evenhand.inputs.people import People
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.validation import MOST_GROUPS
 from evenhand.matching import MatchDiagnostics
@@ -96,7 +96,7 @@ _PROTECTED_WORDS = frozenset(
 def reservations_of(
     sums: AuditSums,
     provenance: Provenance,
-    reference: AuditReference,
+    reference: Fitted,
     diagnostics: MatchDiagnostics,
     metrics: Mapping[str, Metric],
     evidence: Evidence | None,
@@ -128,7 +128,7 @@ def reservations_of(
 
 
 def _on_scores(
-    sums: AuditSums, provenance: Provenance, reference: AuditReference, metrics: Mapping[str, Metric]
+    sums: AuditSums, provenance: Provenance, reference: Fitted, metrics: Mapping[str, Metric]
 ) -> Iterator[str]:
     """Warnings if scores rank people against their labels, or do not distinguish between them."""
     yield from _on_direction(sums, reference.scope)

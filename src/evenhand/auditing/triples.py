@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.arrays import Bools, Floats, Ints
-from evenhand.auditing.people import People
 from evenhand.auditing.reasons import BatchReasons, agreement_sums
+from evenhand.inputs.people import People
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS, PlaceboPairs, PlaceboReference
 from evenhand.metrics.cec import PairScores
 from evenhand.metrics.excess import InMemory, Part, Parts, Question, Selection, smallest_row

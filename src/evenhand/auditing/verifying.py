@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from evenhand.auditing.identity import EVERYONE
 from evenhand.auditing.pack import AUDIT, FACTS, MANIFEST, PACK_SCHEMA, PLAN
-from evenhand.auditing.people import EVERYONE
 from evenhand.auditing.summary import SCHEMA, library_versions
 from evenhand.exceptions import ArchiveError, InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_file

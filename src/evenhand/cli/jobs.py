@@ -12,21 +12,20 @@ import numpy as np
 import pandas as pd
 
 from evenhand import load_model
-from evenhand.auditing.audit import audit
+from evenhand.auditing.audit import audit_people
 from evenhand.auditing.direction import notes_on_label
-from evenhand.auditing.options import AuditOptions, AuditSettings, GivenOptions, RoleOptions, StreamOptions
+from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
 from evenhand.cli.options import AuditPlan, TablePlan, opened_table
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.checking.columns import without_unfit
 from evenhand.inputs.given import GivenColumns, attribution_columns, rows_by_id, rows_in_order
-from evenhand.inputs.group_probabilities import GroupProbabilities
-from evenhand.inputs.read_options import ReadOptions
+from evenhand.inputs.people import People
+from evenhand.inputs.read_options import ColumnOptions, ReadOptions
+from evenhand.inputs.reading import quick_look, read_people
 from evenhand.inputs.reason_maps import ReasonMap
-from evenhand.inputs.roles import Columns, Rows
 from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.tables.open import fingerprint_input
-from evenhand.inputs.validation import as_groups, as_labels, check_columns
+from evenhand.inputs.validation import as_groups, check_columns
 from evenhand.models.introspection import input_columns
 from evenhand.system.terminal import PATIENCE, progress
 
@@ -56,7 +55,7 @@ class ReadColumns:
     base_values: str | None = None
     where: str = ""
 
-    def of(self, people: Rows) -> dict[str, Any]:
+    def of(self, people: People) -> dict[str, Any]:
         """The columns of some people, as `audit_given` takes them."""
         columns, own = self.columns, self.frame.iloc[people.kept].reset_index(drop=True)
         base = columns.base_values
@@ -74,7 +73,7 @@ class ReadColumns:
         shap = None if named is None else own[list(named.values())].set_axis(list(named), axis=1)
         return {**found, "attributions": shap}
 
-    def _of_second(self, people: Rows) -> pd.DataFrame:
+    def _of_second(self, people: People) -> pd.DataFrame:
         assert self.second is not None
         if self.ids is None:
             return rows_in_order(self.second, len(self.frame), people.kept, self.where)
@@ -85,8 +84,8 @@ class ReadColumns:
 def read_given(
     path: Any,
     plan: AuditPlan,
-    applicants: Callable[[AuditPlan, list[str] | None], tuple[Rows, tuple[str, ...]]],
-) -> tuple[Rows, ReadColumns, tuple[str, ...]]:
+    applicants: Callable[[AuditPlan, list[str] | None], tuple[People, tuple[str, ...]]],
+) -> tuple[People, ReadColumns, tuple[str, ...]]:
     """Read the people of a file, the columns that replace a model, and notes on the reading.
 
     If there are attributions, the model's inputs are the columns that have them.
@@ -200,12 +199,9 @@ def audit_demo(random_state: int = 0) -> AuditResult:
 
     data = load_dataset("taiwan")
     drawn = sample_people(data.y, as_groups(data.group, len(data)).codes, _DEMO_PEOPLE, random_state)
+    people = People.of(data.X.iloc[drawn], data.y[drawn], data.group[drawn])
     return _fit_and_audit(
-        data.X.iloc[drawn],
-        data.y[drawn],
-        data.group[drawn],
-        data.financial_features,
-        {"random_state": random_state},
+        people, AuditOptions(financial_features=tuple(data.financial_features), random_state=random_state)
     )
 
 
@@ -218,59 +214,31 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
     if is_without_model(plan):
         return _audit_given_table(path, plan)
     with progress("reading", 2, after=PATIENCE) as advance:
-        fitted = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
+        model = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
         advance("model")
-        features = None if fitted is None else input_columns(fitted)
+        features = None if model is None else input_columns(model)
         everyone, notes = _applicants(path, plan, features)
         advance("people")
     people = _drawn(everyone, plan.random_state) if plan.quick else everyone
-    assert people.table is not None
     reference = None if plan.reference is None else opened_table(plan.reference, plan)
-    by = pd.DataFrame(people.by) if people.by else None
-    if fitted is None:
-        if plan.reference is not None:
-            raise InvalidInputError(
-                "--reference needs --model: without a model, the people are split into a reference and an audited part."
-            )
-        result = _fit_and_audit(
-            people.table,
-            people.labels,
-            _sensitive(people, plan),
-            plan.financial_features,
-            {**_audit_options(plan), "regressions": plan.regressions},
-            by,
-            people.ids,
-            _clusters(people),
-            people.outcomes,
-            people.sample_weight,
+    if model is None and reference is not None:
+        raise InvalidInputError(
+            "--reference needs --model: without a model, the people are split into a reference and an audited part."
         )
+    options = AuditOptions(**_values(plan, AuditOptions))
+    if model is None:
+        result = _fit_and_audit(people, options)
     else:
         columns = [str(name) for name in people.table.columns]
         pool = None if reference is None else _applicants(reference, plan, columns, is_checked=True)[0]
-        result = audit(
-            fitted,
-            people.table,
-            people.labels if plan.label else None,
-            sensitive_features=_sensitive(people, plan),
-            financial_features=plan.financial_features,
-            reference=None if pool is None else _as_reference(pool, plan),
-            decisions=people.decisions,
-            ids=people.ids,
-            by=by,
-            clusters=_clusters(people),
-            regressions=plan.regressions,
-            outcomes=people.outcomes,
-            sample_weight=people.sample_weight,
-            progress=True,
-            **_audit_options(plan),
-        )
+        result = audit_people(model, people, pool, options, progress=True)
     files = {"data file": path, "model file": plan.model, "reference file": reference}
     return _finished(result, people, len(everyone), notes, files)
 
 
 def _finished(
     result: AuditResult,
-    people: Rows,
+    people: People,
     n_everyone: int,
     notes: Sequence[str],
     files: Mapping[str, Any],
@@ -305,7 +273,7 @@ def is_without_model(plan: AuditPlan) -> bool:
 
 def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:
     """Audit the scores, decisions and attributions that a file holds."""
-    from evenhand.auditing.given import audit_given
+    from evenhand.auditing.given import audit_given_people
 
     if plan.reference is not None:
         raise InvalidInputError("--reference needs --model: without a model, people are matched with each other.")
@@ -317,41 +285,21 @@ def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:
         everyone, given, notes = read_given(path, plan, partial(_applicants, path))
         advance("people")
         people = _drawn(everyone, plan.random_state) if plan.quick else everyone
-        columns = given.of(people)
+        columns = {**given.of(people), "decisions": people.decisions}
         advance("columns")
-    options = _audit_options(plan)
-    settings = options.pop("settings")
-    for name in ("attribution", "evidence"):
-        del options[name]
-    result = audit_given(
-        people.table,
-        people.labels if plan.label else None,
-        sensitive_features=_names(people),
-        financial_features=plan.financial_features,
-        decisions=people.decisions,
-        ids=people.ids,
-        by=pd.DataFrame(people.by) if people.by else None,
-        clusters=_clusters(people),
-        unit=settings.unit,
-        output=settings.output,
-        n_reasons=settings.n_reasons,
-        regressions=plan.regressions,
-        outcomes=people.outcomes,
-        progress=True,
-        **columns,
-        **options,
-    )
+    options = AuditOptions(**_values(plan, AuditOptions))
+    label = plan.label if plan.positive_label is None else None
+    result = audit_given_people(people, columns, options, label=label, progress=True)
     files = {"data file": path, "attributions file": plan.attributions_file}
     return _finished(result, people, len(everyone), notes, files)
 
 
-def _drawn(everyone: Rows, random_state: int) -> Rows:
+def _drawn(everyone: People, random_state: int) -> People:
     """The people drawn for a quick look."""
-    assert everyone.groups is not None
     if len(everyone) <= _QUICK_PEOPLE:
         return everyone
     rows = sample_people(everyone.labels, everyone.groups.codes, _QUICK_PEOPLE, random_state)
-    return everyone.drawn(rows, "not drawn for a quick look")
+    return quick_look(everyone, rows, "not drawn for a quick look")
 
 
 def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:
@@ -373,19 +321,19 @@ def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:
             "--regressions needs the people in memory: drop it and --outcomes from an audit in batches, or pass one "
             "file without --stream."
         )
-    fitted = load_model(plan.model, trust_pickle=plan.trust_pickle)
     return audit_stream(
-        fitted,
+        load_model(plan.model, trust_pickle=plan.trust_pickle),
         path,
+        label=plan.label,
+        group=plan.group,
         financial_features=plan.financial_features,
         out=out,
         reference=plan.reference,
-        progress=True,
-        by=plan.by,
+        columns=ColumnOptions(**_values(plan, ColumnOptions)),
         reading=ReadOptions(**_values(plan, ReadOptions)),
-        **_values(plan, RoleOptions),
-        **_values(plan, StreamOptions),
-        **_audit_options(plan),
+        stream=StreamOptions(**_values(plan, StreamOptions)),
+        options=AuditOptions(**_values(plan, AuditOptions)),
+        progress=True,
     )
 
 
@@ -401,7 +349,7 @@ def search_table(
     found = search(
         people.table,
         people.labels,
-        sensitive_features=_names(people),
+        sensitive_features=people.group_of_each,
         financial_features=list(plan.financial_features),
         clusters=_clusters(people),
         progress=True,
@@ -410,7 +358,7 @@ def search_table(
     return found, [*notes, *_left_out(people)]
 
 
-def _clusters(people: Rows) -> np.ndarray[Any, Any] | None:
+def _clusters(people: People) -> np.ndarray[Any, Any] | None:
     """Which applicant or household each row belongs to; None for a row whose value is missing, which is alone."""
     if people.clusters is None:
         return None
@@ -429,10 +377,10 @@ def train_table(
 
     people, notes = _applicants(path, plan)
     model = CECClassifier(financial_features=list(plan.financial_features), progress=True, **settings)
-    return model.fit(people.table, people.labels, sensitive_features=_names(people)), [*notes, *_left_out(people)]
+    return model.fit(people.table, people.labels, sensitive_features=people.group_of_each), [*notes, *_left_out(people)]
 
 
-def _left_out(people: Rows) -> list[str]:
+def _left_out(people: People) -> list[str]:
     return [f"Left out {count:,} rows: {reason}." for reason, count in people.exclusions.items()]
 
 
@@ -441,136 +389,47 @@ def _values(plan: object, kind: type) -> dict[str, Any]:
     return {option.name: getattr(plan, option.name) for option in fields(kind)}
 
 
-def _audit_options(plan: AuditPlan) -> dict[str, Any]:
-    """The choices of a plan as `audit` and `audit_stream` take them."""
-    further = _values(plan, AuditSettings)
-    direct = {name: value for name, value in _values(plan, AuditOptions).items() if name not in further}
-    del direct["financial_features"]
-    return {**direct, "settings": AuditSettings(**further)}
-
-
 def _applicants(
-    path: Any,
-    plan: AuditPlan | TablePlan,
-    features: list[str] | None = None,
-    *,
-    is_checked: bool = False,
-) -> tuple[Rows, tuple[str, ...]]:
-    """Read the people of a file, with notes on how cells were read and on columns that are not inputs.
-
-    `is_checked` says that the columns were checked before.
-    """
-    reading = ReadOptions(**_values(plan, ReadOptions))
-    raw = open_table(path, reading)
-    roles = _values(plan, RoleOptions)
-    asked = (*plan.financial_features, *roles.pop("keep_inputs"))
-    columns = Columns.among(
-        raw.schema.names,
-        features=features,
-        by=getattr(plan, "by", ()),
-        outcomes=getattr(plan, "outcomes", ()),
+    path: Any, plan: AuditPlan | TablePlan, features: Sequence[str] | None = None, *, is_checked: bool = False
+) -> tuple[People, tuple[str, ...]]:
+    """The people of a file, with notes on how it was read; `is_checked` says that its columns were checked before."""
+    favorable = getattr(plan, "favorable", None)
+    columns = ColumnOptions(**_values(plan, ColumnOptions))
+    people, notes = read_people(
+        path,
+        label=plan.label,
+        group=plan.group,
         financial=plan.financial_features,
-        favorable=None if getattr(plan, "unit", None) else getattr(plan, "favorable", None),
+        roles=replace(columns, features=None if features is None else tuple(features)),
+        reading=ReadOptions(**_values(plan, ReadOptions)),
+        favorable=None if getattr(plan, "unit", None) else favorable,
+        outcomes=getattr(plan, "outcomes", ()),
         probabilities=getattr(plan, "group_probabilities", ()),
-        **roles,
+        is_checked=is_checked,
     )
-    file = typed(raw, columns.needed, reading)
-    notes = tuple(file.notes)
-    if not is_checked:
-        if plan.positive_label is None and plan.label:
-            notes = (*notes_on_label(plan.label, getattr(plan, "favorable", None)), *notes)
-        inputs = file.table.select(list(columns.features)).to_pandas()
-        columns, left_out = without_unfit(columns, inputs, asked=asked, is_named=features is not None)
-        notes += left_out
-    rows = columns.rows_of(file.table, raw.where)
-    if rows.table is None:
-        raise InvalidInputError(f"{raw.where} has no row with both a label and a group.")
-    absent = 1 if columns.favorable == "low" else 0
-    if columns.positive_label is not None and (rows.labels == absent).all():
-        labels = file.table.column(columns.label).drop_null().unique().to_pylist()
-        seen = sorted({str(value).strip() for value in labels})[:6]
-        raise InvalidInputError(
-            f"--positive-label {columns.positive_label!r} is not a value of the label, which has {seen}."
-        )
-    return rows, notes
+    if isinstance(plan, AuditPlan) and people.given_probabilities is not None:
+        given = replace(people.given_probabilities, n_draws=plan.draws, threshold=plan.group_threshold)
+        people = replace(people, given_probabilities=given)
+    if not is_checked and plan.positive_label is None and plan.label:
+        notes = (*notes_on_label(plan.label, favorable), *notes)
+    return people, notes
 
 
-def _as_reference(pool: Rows, plan: AuditPlan) -> dict[str, Any]:
-    """The people of a file in the form that `audit` takes as a reference."""
-    return {
-        "X": pool.table,
-        "y": pool.labels,
-        "sensitive_features": _sensitive(pool, plan),
-        "decisions": pool.decisions,
-        "ids": pool.ids,
-        "clusters": _clusters(pool),
-        "by": pd.DataFrame(pool.by) if pool.by else None,
-        "sample_weight": pool.sample_weight,
-    }
-
-
-def _names(people: Rows) -> np.ndarray[Any, Any]:
-    """The group of each person by name."""
-    assert people.groups is not None
-    return np.asarray(people.groups.names)[people.groups.codes]
-
-
-def _sensitive(people: Rows, plan: AuditPlan) -> np.ndarray[Any, Any] | GroupProbabilities:
-    """Each person's group, or group probabilities."""
-    if people.probabilities is None:
-        return _names(people)
-    return GroupProbabilities(people.probabilities, n_draws=plan.draws, threshold=plan.group_threshold)
-
-
-def _fit_and_audit(
-    X: pd.DataFrame,
-    y: Any,
-    group: Any,
-    financial: tuple[str, ...],
-    options: dict[str, Any],
-    by: pd.DataFrame | None = None,
-    ids: Any = None,
-    clusters: np.ndarray[Any, Any] | None = None,
-    outcomes: pd.DataFrame | None = None,
-    sample_weight: np.ndarray[Any, Any] | None = None,
-) -> AuditResult:
+def _fit_and_audit(people: People, options: AuditOptions) -> AuditResult:
+    """Fit a plain network on some of the people, and audit it on the others."""
     from evenhand.training.classifier import CECClassifier
 
-    ReasonMap.of(options.get("reason_map"), [str(name) for name in X.columns])  # rejected before a network is fitted
-    is_probable = isinstance(group, GroupProbabilities)
-    labels, groups = as_labels(y, len(X)), group.likeliest if is_probable else as_groups(group, len(X))
-    random_state = options["random_state"]
-    train, test = split_people(labels, groups.codes, _TRAIN_SHARE, random_state)
-    names = np.asarray(groups.names)[groups.codes]
-    X_train, X_test = X.iloc[train], X.iloc[test]
+    ReasonMap.of(
+        options.reason_map, [str(name) for name in people.table.columns]
+    )  # rejected before a network is fitted
+    train, test = split_people(people.labels, people.groups.codes, _TRAIN_SHARE, options.random_state)
+    pool = people.rows(train)
     model = CECClassifier(
-        financial_features=list(financial),
+        financial_features=list(options.financial_features),
         cec_weight=0.0,
         equalized_odds_weight=0.0,
-        random_state=random_state,
+        random_state=options.random_state,
         progress=True,
     )
-    model.fit(X_train, labels[train], sensitive_features=names[train])
-    return audit(
-        model,
-        X_test,
-        labels[test],
-        sensitive_features=group.rows(test) if is_probable else names[test],
-        financial_features=financial,
-        reference={
-            "X": X_train,
-            "y": labels[train],
-            "sensitive_features": group.rows(train) if is_probable else names[train],
-            "ids": None if ids is None else ids[train],
-            "clusters": None if clusters is None else clusters[train],
-            "by": None if by is None else by.iloc[train],
-            "sample_weight": None if sample_weight is None else sample_weight[train],
-        },
-        ids=None if ids is None else ids[test],
-        by=None if by is None else by.iloc[test],
-        clusters=None if clusters is None else clusters[test],
-        outcomes=None if outcomes is None else outcomes.iloc[test],
-        sample_weight=None if sample_weight is None else sample_weight[test],
-        progress=True,
-        **options,
-    )
+    model.fit(pool.table, pool.labels, sensitive_features=pool.group_of_each)
+    return audit_people(model, people.rows(test), pool, options, progress=True)

@@ -11,9 +11,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from evenhand.auditing.options import AuditOptions, GivenOptions, RegressionOptions, RoleOptions, StreamOptions
+from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError, did_you_mean, first_line
-from evenhand.inputs.read_options import ReadOptions
+from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 
 ALIASES = {
     "financial": "financial_features",
@@ -60,29 +60,38 @@ class QueryOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckPlan(ReadOptions, QueryOptions):
+class MainColumns:
+    """The columns that every audit has."""
+
+    label: str = field(default="", metadata={"help": "Column of the true outcome."})
+    group: tuple[str, ...] = field(
+        default=(), metadata={"help": "Column of the protected attribute; a,b for the intersection of two."}
+    )
+    financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckPlan(MainColumns, ReadOptions, QueryOptions):
     """What the user can say about the columns before a table is checked."""
 
-    label: str = _same(RoleOptions, "label")
-    group: tuple[str, ...] = _same(RoleOptions, "group")
-    financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
-    drop: tuple[str, ...] = _same(RoleOptions, "drop")
-    positive_label: str | None = _same(RoleOptions, "positive_label")
+    drop: tuple[str, ...] = _same(ColumnOptions, "drop")
+    positive_label: str | None = _same(ColumnOptions, "positive_label")
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablePlan(ReadOptions, QueryOptions, RoleOptions):
+class TablePlan(MainColumns, ReadOptions, QueryOptions, ColumnOptions):
     """Options about columns and cells that every command on a table of applicants has."""
 
-    financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
+    by: tuple[str, ...] = ()  # only for audits
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditPlan(ReadOptions, QueryOptions, StreamOptions, GivenOptions, RegressionOptions, AuditOptions, RoleOptions):
+class AuditPlan(MainColumns, ReadOptions, QueryOptions, StreamOptions, GivenOptions, AuditOptions, ColumnOptions):
     """All options of `evenhand audit`, on the command line or in a TOML file."""
 
-    by: tuple[str, ...] = field(
-        default=(), metadata={"help": "Also report the excess separately for each value of these columns: a,b."}
+    outcomes: tuple[str, ...] = field(
+        default=(),
+        metadata={"help": "Columns of additional outcomes to regress, such as a price; they are not inputs: a,b."},
     )
     model: str | None = field(
         default=None,
@@ -152,7 +161,10 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "plan"]
-        options = [_parameter(option) for option in fields(plan)]  # type: ignore[arg-type]
+        shown = [option for option in fields(plan) if option.metadata]  # type: ignore[arg-type]
+        order = [name for names in _PANELS.values() for name in names]
+        shown.sort(key=lambda option: order.index(option.name) if option.name in order else len(order))
+        options = [_parameter(option) for option in shown]
 
         def run(**given: Any) -> None:
             names = {option.name for option in fields(plan)}  # type: ignore[arg-type]
@@ -182,6 +194,25 @@ def check_given(plan: object, *names: str) -> None:
             raise InvalidInputError(f"--{name.replace('_', '-')} is required, as an option or in the TOML file.")
 
 
+_PANELS = {
+    "Columns": (*(option.name for kind in (MainColumns, ColumnOptions) for option in fields(kind)), "outcomes"),
+    "Reading": tuple(option.name for kind in (ReadOptions, QueryOptions) for option in fields(kind)),
+    "Model": (
+        *("model", "trust_pickle", "favorable", "decision_threshold", "output", "unit", "attribution", "n_steps"),
+        *("method", "n_permutations", "sampling_error"),
+        *(option.name for option in fields(GivenOptions)),
+    ),
+    "People": ("reference", "quick", "group_probabilities", "draws", "group_threshold"),
+    "Evidence": (
+        *("evidence", "regressions", "limits", "max_distance", "consistency_threshold", "reason_map", "n_reasons"),
+        "random_state",
+    ),
+    "Output": ("fail_on", "memo", "template", "pack"),
+    "Large data": ("stream", *(option.name for option in fields(StreamOptions))),
+}
+"""The options of `evenhand audit --help` under their headings."""
+
+
 def _parameter(option: Field[Any]) -> inspect.Parameter:
     flag = "--" + option.name.replace("_", "-")
     names = [flag, *(f"--{short}" for short, name in ALIASES.items() if name == option.name)]
@@ -191,7 +222,9 @@ def _parameter(option: Field[Any]) -> inspect.Parameter:
     taken: Any = str if kind is tuple else kind
     taken = list[str] | None if option.name in _REPEATABLE else taken | None
     default = f" [default: {option.default}]" if option.default and kind is not bool else ""
-    annotation = Annotated[taken, typer.Option(*names, help=f"{option.metadata['help']}{default}")]
+    panel = next((title for title, names_of in _PANELS.items() if option.name in names_of), None)
+    help_text = f"{option.metadata['help']}{default}"
+    annotation = Annotated[taken, typer.Option(*names, help=help_text, rich_help_panel=panel)]
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 

@@ -74,3 +74,65 @@ class ReadOptions:
                     f"`encoding` (--encoding) must be the name of a text encoding, such as utf-8 or cp1252, got "
                     f"{self.encoding!r}."
                 )
+
+
+def _help(text: str) -> dict[str, str]:
+    return {"help": text}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColumnOptions:
+    """The roles of a table's columns: `columns=` of `audit_stream`.
+
+    Attributes
+    ----------
+    features
+        Inputs of the model: by default those that the model names, or all columns except those with another role, those
+        of `drop` and, without `keep_group`, those of the group.
+    drop, keep_group
+        Columns that are not inputs, and whether the group is one.
+    keep_inputs
+        Columns to keep as inputs even if they look like an id, a date or a saved index. Such columns are otherwise left
+        out, or rejected if the model names them.
+    positive_label
+        Value of the label that is the favorable outcome, whatever `favorable` is; required if the label is not 0 or 1.
+    decisions, ids
+        Columns of the actual decisions, 1 for a favorable one, and of your ids of the people.
+    clusters
+        Column that identifies the rows of the same applicant or household. For people outside the reference of a
+        streamed audit, only rows of the same batch are recognized.
+    sample_weight
+        Column with the number of people of the population that each row stands for.
+    drop_missing
+        Leave out rows without a label or a group, and count them; otherwise they are an error.
+    by
+        Columns for whose values the excess is reported separately.
+    """
+
+    features: tuple[str, ...] | None = None  # on the command line, the model names them
+    drop: tuple[str, ...] = field(default=(), metadata=_help("Columns to drop: a,b."))
+    keep_inputs: tuple[str, ...] = field(
+        default=(),
+        metadata=_help("Columns to keep as inputs even if they look like an id, a date or a saved index: a,b."),
+    )
+    positive_label: str | None = field(
+        default=None, metadata=_help("Value of the label that is the favorable outcome.")
+    )
+    clusters: str | None = field(
+        default=None, metadata=_help("Column that identifies the rows of the same applicant or household.")
+    )
+    keep_group: bool = field(default=False, metadata=_help("Also give the group to the model as an input."))
+    decisions: str | None = field(
+        default=None,
+        metadata=_help("Column of the actual decisions, 1 for favorable, used instead of scores at a threshold."),
+    )
+    ids: str | None = field(default=None, metadata=_help("Column of ids to show in the report; not an input."))
+    drop_missing: bool = field(
+        default=False, metadata=_help("Leave out rows without a label or group; the report counts them.")
+    )
+    sample_weight: str | None = field(
+        default=None, metadata=_help("Column of sampling weights: how many people of the population a row stands for.")
+    )
+    by: tuple[str, ...] = field(
+        default=(), metadata=_help("Also report the excess separately for each value of these columns: a,b.")
+    )

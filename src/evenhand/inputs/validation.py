@@ -30,15 +30,17 @@ def moved_keywords(
     options_type: type[Options],
     parameter: str = "options",
     own: Sequence[str] = (),
+    *,
+    are_moved: bool = True,
 ) -> Options:
-    """Options of a function, with keywords that used to be its own and are now fields of the options.
+    """Options of a function, with those fields of the options that were given as keywords.
 
     Parameters
     ----------
     function_name
         As the user calls it, such as ``"eh.search"``.
     old
-        Keywords that the function was given and no longer has.
+        Keywords that the function was given and does not have itself.
     options
         The options given; None for the defaults.
     options_type
@@ -47,11 +49,13 @@ def moved_keywords(
         What the function calls its options.
     own
         Parameters that the function has, to suggest where a keyword is misspelled.
+    are_moved
+        Whether the keywords used to be parameters and will only be fields in the next release.
 
     Warns
     -----
     FutureWarning
-        If there are such keywords: where they belong now.
+        If keywords have moved: where they belong now.
 
     Raises
     ------
@@ -90,8 +94,8 @@ def moved_keywords(
                 f"`{name}` is {value!r}, but `{parameter}` has {present!r}: leave out `{name}`, which belongs in "
                 f"{options_type.__name__}."
             )
-    if not old:
-        return options
+    if not old or not are_moved:
+        return replace(options, **old)
     given = ", ".join(f"{name}=..." for name in old)
     warn_caller(
         f"`{function_name}({given})` is now `{parameter}={options_type.__name__}({given})`; the old "

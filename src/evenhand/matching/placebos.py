@@ -16,7 +16,7 @@ from torch import Tensor
 
 from evenhand.arrays import Bools, Floats, Ints, Keys
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching.identity import Identity, KnownPeople
+from evenhand.inputs.identity import Identity, KnownPeople
 from evenhand.matching.neighbors import NeighborIndex
 from evenhand.system.hashing import mixed_hash
 

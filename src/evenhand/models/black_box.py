@@ -59,7 +59,7 @@ class Score:
             n_bad = int((~((scores >= 0) & (scores <= 1))).sum())
             raise InvalidInputError(
                 f"{self.source} returned {n_bad} of {len(scores)} values outside 0 to 1, which are not probabilities; "
-                'if it returns log-odds, pass settings=AuditSettings(output="log-odds") (--output log-odds).'
+                'if it returns log-odds, pass options=AuditOptions(output="log-odds") (--output log-odds).'
             )
         if not np.isfinite(scores).all():
             n_bad = int((~np.isfinite(scores)).sum())
@@ -73,7 +73,7 @@ class Score:
                 n_sure = int((~np.isfinite(scores)).sum())
                 raise InvalidInputError(
                     f"{self.source} returned {n_sure} probabilities of exactly 0 or 1, whose log-odds are infinite; "
-                    'pass settings=AuditSettings(output="probability") (--output probability).'
+                    'pass options=AuditOptions(output="probability") (--output probability).'
                 )
         return scores
 
@@ -178,12 +178,12 @@ def check_margin(name: str, output: Output | None) -> None:
     if output is None:
         raise InvalidInputError(
             f"A {name} returns a margin with its decision at 0, not log-odds or a probability; pass "
-            'settings=AuditSettings(output="log-odds") (--output log-odds) to treat it as log-odds (decisions stay the '
+            'options=AuditOptions(output="log-odds") (--output log-odds) to treat it as log-odds (decisions stay the '
             "same), or calibrate it first."
         )
     if output == "probability":
         raise InvalidInputError(
-            f'A {name} has no probabilities to explain; pass settings=AuditSettings(output="log-odds") '
+            f'A {name} has no probabilities to explain; pass options=AuditOptions(output="log-odds") '
             "(--output log-odds) to explain its margin."
         )
 

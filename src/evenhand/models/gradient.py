@@ -99,7 +99,7 @@ def module_model(
         raise InvalidInputError(
             f"The {plain.kind} returns only numbers between 0 and 1 ({returned.min():.3g} to {returned.max():.3g} for "
             f"{len(returned):,} people), which may be probabilities or logits; say which with "
-            'settings=AuditSettings(output="probability") or output="log-odds" (--output).'
+            'options=AuditOptions(output="probability") or output="log-odds" (--output).'
         )
     is_probability = may_be_probability and output == "probability"
     explained: Output = "probability" if is_probability else "log-odds"

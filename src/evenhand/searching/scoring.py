@@ -26,8 +26,8 @@ from torch import Tensor
 from evenhand.arrays import Floats, Ints
 from evenhand.attribution import Explanation
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.identity import Identity
 from evenhand.inputs.validation import check_columns, is_number_column
-from evenhand.matching.identity import Identity
 from evenhand.metrics.score_gap import FinanceControls, gap_coefficients
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer, HalvedExplainer

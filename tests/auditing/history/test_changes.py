@@ -21,7 +21,7 @@ from evenhand.auditing.history.compare import (
     errors_within_people,
 )
 from evenhand.auditing.history.metrics import audit_metrics, people_of, sorted_pairs
-from evenhand.auditing.people import is_same_people
+from evenhand.auditing.identity import is_same_people
 from evenhand.exceptions import DataFileError, EvenhandWarning, InvalidInputError, InvalidTypeError
 from evenhand.metrics.roc import auc, auc_influence
 

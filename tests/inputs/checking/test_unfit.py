@@ -6,7 +6,7 @@ import pytest
 
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
 from evenhand.inputs.checking.columns import without_unfit
-from evenhand.inputs.roles import Columns
+from evenhand.inputs.people import Columns
 
 TABLE = pd.DataFrame(
     {

@@ -26,8 +26,8 @@ from evenhand.auditing.history.metrics import (
     sorted_pairs,
 )
 from evenhand.auditing.history.records import Audit, comparable, described, pairs_beside, setting_words, summary_of
+from evenhand.auditing.identity import is_same_people
 from evenhand.auditing.options import FindingKey
-from evenhand.auditing.people import is_same_people
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller

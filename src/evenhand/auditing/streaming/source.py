@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Ints
 from evenhand.exceptions import DataFileError, InvalidInputError
-from evenhand.inputs.roles import Columns
+from evenhand.inputs.people import Columns
 from evenhand.inputs.tables import TypedFile
 from evenhand.inputs.tables.arrow import ParquetFile, ParquetFiles
 from evenhand.inputs.tables.columns import TypedColumns
@@ -237,18 +237,18 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
     counts: Counter[str] = Counter()
     n_usable = 0
     for batch in source.batches:
-        rows = only.rows_of(source.read(batch, only.needed), source.where(batch))
-        row = rows.kept + batch.first_row
+        people = only.people_of(source.read(batch, only.needed), source.where(batch))
+        row = people.kept + batch.first_row
         n_usable += len(row)
         hashes = person_hash(row, seed)
         lowest.add(hashes, row)
-        if rows.groups is None:
+        if not len(people):
             continue
-        counts.update(rows.groups.counts)
+        counts.update(people.groups.counts)
         check_group_names(counts, " & ".join(columns.group))
         for label in (0, 1):
-            for code, name in enumerate(rows.groups.names):
-                chosen = (rows.labels == label) & (rows.groups.codes == code)
+            for code, name in enumerate(people.groups.names):
+                chosen = (people.labels == label) & (people.groups.codes == code)
                 if chosen.any():
                     cells.setdefault((label, name), _Lowest(_LEAST_OF_CELL)).add(hashes[chosen], row[chosen])
     _check_cells(cells, source, columns)

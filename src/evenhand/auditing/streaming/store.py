@@ -24,8 +24,8 @@ from evenhand._version import __version__
 from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batch import AuditSums, ScoreCounts
 from evenhand.auditing.finished import BatchOutput, BatchRecord, PairNulls
+from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.reasons import ReasonSums
-from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.triples import EvidenceSums, Triples
 from evenhand.exceptions import InvalidInputError, StreamError
 from evenhand.matching.diagnostics import MatchSums, Moments
@@ -546,7 +546,7 @@ _PROBE_PEOPLE = 64
 _SAME = 1e-4  # scores of the same model agree better than this on any machine
 
 
-def model_probe(model: AuditedModel, reference: AuditReference) -> dict[str, Any]:
+def model_probe(model: AuditedModel, reference: Fitted) -> dict[str, Any]:
     """A description of a model and its scores of a few people, to recognize a different model."""
     n = len(reference.pool)
     rows = torch.as_tensor(np.linspace(0, n - 1, min(n, _PROBE_PEOPLE)).astype(np.int64), device=model.device)

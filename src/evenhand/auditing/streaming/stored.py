@@ -12,14 +12,13 @@ import pandas as pd
 from evenhand.arrays import Ints
 from evenhand.auditing.batch import audit_batch
 from evenhand.auditing.finished import Merged
-from evenhand.auditing.people import people_of
-from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.fitted import Fitted, as_seen_by
 from evenhand.auditing.sample import ExplainedPairs, PairSample
 from evenhand.auditing.streaming import store as codec
 from evenhand.auditing.streaming.source import Source, read_rows
 from evenhand.auditing.streaming.store import Slice, Store, read_triples
 from evenhand.auditing.triples import Triples, range_limits, triples_by_range
-from evenhand.inputs.roles import Columns
+from evenhand.inputs.people import Columns
 from evenhand.metrics.excess import Parts, smallest_row
 from evenhand.system.threads import MOST_THREADS, Crew, Later, in_order, n_cores
 
@@ -139,7 +138,7 @@ class StoredPairs:
     numbers: Sequence[int]
     people: Source
     columns: Columns
-    reference: AuditReference
+    reference: Fitted
 
     def parts(self) -> Iterator[pd.DataFrame]:
         """The pair table of each batch."""
@@ -162,9 +161,10 @@ class StoredPairs:
             return ExplainedPairs(match_values, match_values, nothing, nothing, none, none)
         rows = np.unique(pairs["person"].to_numpy(dtype=np.int64))
         where, names = repr(self.people.name), self.reference.pool.groups.names
-        found_rows = self.columns.rows_of(read_rows(self.people, rows, self.columns.needed), where)
-        people = people_of(found_rows, self.reference.model, names, where)
-        found = audit_batch(replace(self.reference, evidence=None), people, {})
+        fitted = replace(self.reference, evidence=None)
+        people = self.columns.people_of(read_rows(self.people, rows, self.columns.needed), where)
+        people = as_seen_by(fitted.model, people, fitted.settings, pool=fitted.pool, where=where)
+        found = audit_batch(fitted, people)
         person = np.searchsorted(rows, pairs["person"].to_numpy(dtype=np.int64))
         other_group = pairs["other_group"].map({name: code for code, name in enumerate(names)}).to_numpy(dtype=np.int64)
         place = pd.Series(np.arange(len(found.pairs)), index=[found.pairs.person, found.pairs.other_group])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import BrokenExecutor, Executor
+from collections.abc import Iterator, Sequence
+from concurrent.futures import BrokenExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from dataclasses import fields as fields_of
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,20 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
+from evenhand.auditing.audit import options_of
 from evenhand.auditing.direction import check_direction, notes_on_label, notes_on_scales
 from evenhand.auditing.finished import merge_batches
-from evenhand.auditing.options import AuditOptions, AuditSettings, Engine, Favorable, SegmentThresholds, StreamOptions
-from evenhand.auditing.people import (
-    People,
-    check_counted,
+from evenhand.auditing.fitted import (
+    Fitted,
+    as_seen_by,
+    audited_model,
     check_finances_apart,
-    people_of,
-    reference_hash,
-    weight_unit,
-    with_cut_offs,
+    in_units,
+    settled_options,
+    unit_of_weight,
 )
-from evenhand.auditing.reference import AuditReference, audited_model, settled_options
+from evenhand.auditing.identity import reference_hash
+from evenhand.auditing.options import AuditOptions, StreamOptions
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.streaming.engines import BatchWork, engine_of
 from evenhand.auditing.streaming.engines.local import BatchContext, computes_here
@@ -50,12 +52,11 @@ from evenhand.auditing.streaming.stored import StoredBatches, StoredPairs, save_
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
 from evenhand.inputs.checking.columns import CHECKED_ROWS, unasked, without_unfit
 from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
-from evenhand.inputs.read_options import ReadOptions
-from evenhand.inputs.roles import Columns
+from evenhand.inputs.people import Columns, People, check_counted
+from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.tables.raw import RawTable, shown
 from evenhand.inputs.validation import check_columns, check_group_names
-from evenhand.models.dispatch import AttributionChoice
 from evenhand.models.introspection import input_columns
 from evenhand.system.processes import Processes, Workers
 from evenhand.system.terminal import progress
@@ -187,9 +188,7 @@ _MANY_PEOPLE = 500_000  # whose evidence is worth starting processes for, if the
 
 
 @contextmanager
-def finishing(
-    how: StreamOptions, pool: Workers, people: Source, reference: AuditReference, store: Store
-) -> Iterator[Crew]:
+def finishing(how: StreamOptions, pool: Workers, people: Source, reference: Fitted, store: Store) -> Iterator[Crew]:
     """Who works on batches, each of which is read where it is worked on; processes that are not needed are ended.
 
     Raises
@@ -290,20 +289,23 @@ def plan_stream(
     people, columns, seed = opened.people, opened.columns, options.random_state
     financial = check_columns(options.financial_features, columns.features, "`financial_features`")
     chosen_rows, table, words = _reference_rows(opened, reference, how.reference_people, seed)
-    rows = columns.rows_of(table, "The reference")
-    assert rows.table is not None
-    assert rows.groups is not None
-    audited = audited_model(_on_device(model, how.device), _of_probabilities(options), rows.table)
-    unit = weight_unit(rows.sample_weight, columns.sample_weight or "")
-    pool = people_of(rows, audited, rows.groups.names, "The reference", unit)
-    pool = _checked_pool(with_cut_offs(pool, options, rows.by, "the reference"))
+    pool = columns.people_of(table, "The reference")
+    if pool.sample_weight is not None:
+        check_counted(pool.sample_weight, columns.sample_weight)
+    audited = audited_model(_on_device(model, how.device), _of_probabilities(options), pool.table)
+    unit = unit_of_weight(pool)
+    try:
+        pool = in_units(as_seen_by(audited, pool, options, where="the reference"), unit)
+    except (InvalidInputError, InvalidTypeError) as error:
+        raise type(error)(f"The reference: {error}") from None
+    _check_pool(pool)
     check_finances_apart(pool, financial)
     if options.favorable is None:
         check_direction(audited, pool)
     options, on_threshold = settled_options(model, audited, options, financial)
     notes = (*notes_on_scales(model, audited, pool.table), *on_threshold)
     with one_thread_each():
-        fitted = with_known(AuditReference.of(audited, options, pool, people.n_rows), people.n_rows)
+        fitted = with_known(Fitted.of(audited, options, pool, people.n_rows), people.n_rows)
     n_compared = how.evidence_people
     context = BatchContext(
         reference=fitted,
@@ -332,7 +334,7 @@ def _reference_rows(
     return None, table, f"{len(table):,} people given as the reference"
 
 
-def with_known(reference: AuditReference, n_rows: int) -> AuditReference:
+def with_known(reference: Fitted, n_rows: int) -> Fitted:
     """The reference with its people explained beforehand, if memory allows and most are needed repeatedly."""
     pool, evidence = reference.pool, reference.evidence
     n_values = pool.x.numel() * len(pool.groups.names)
@@ -345,12 +347,11 @@ def with_known(reference: AuditReference, n_rows: int) -> AuditReference:
     return replace(reference, explainer=reference.explainer.knowing(pool.x, pool.labels), evidence=evidence)
 
 
-def _checked_pool(pool: People) -> People:
+def _check_pool(pool: People) -> None:
     check_group_names(pool.groups.counts, "reference")
     labels = np.unique(pool.labels)
     if len(labels) < 2:
         raise InvalidInputError(f"The reference holds only the label {labels[0]}; both 0 and 1 are needed.")
-    return pool
 
 
 def _of_probabilities(options: AuditOptions) -> AuditOptions:
@@ -383,37 +384,12 @@ def audit_stream(
     financial_features: Sequence[str],
     out: str | os.PathLike[str],
     reference: Any = None,
-    reference_people: int = StreamOptions.reference_people,
-    batch_rows: int | None = StreamOptions.batch_rows,
-    resume: bool = StreamOptions.resume,
-    engine: Engine | Executor = StreamOptions.engine,
-    scheduler: str | None = StreamOptions.scheduler,
-    n_jobs: int | None = StreamOptions.n_jobs,
-    device: str | None = StreamOptions.device,
-    progress: bool = False,
-    features: Sequence[str] | None = None,
-    drop: Sequence[str] = (),
-    keep_inputs: Sequence[str] = (),
-    keep_group: bool = False,
-    positive_label: str | None = None,
-    decisions: str | None = None,
-    ids: str | None = None,
-    drop_missing: bool = False,
-    clusters: str | None = None,
-    sample_weight: str | None = None,
-    by: Sequence[str] = (),
+    columns: ColumnOptions | None = None,
     reading: ReadOptions | None = None,
-    evidence: bool = AuditOptions.evidence,
-    evidence_people: int | None = StreamOptions.evidence_people,
-    favorable: Favorable | None = AuditOptions.favorable,
-    decision_threshold: float | SegmentThresholds | None = AuditOptions.decision_threshold,
-    consistency_threshold: float = AuditOptions.consistency_threshold,
-    max_distance: float | None = AuditOptions.max_distance,
-    attribution: AttributionChoice = AuditOptions.attribution,
-    limits: Mapping[str, float] | None = AuditOptions.limits,
-    random_state: int = AuditOptions.random_state,
-    reason_map: Any = None,
-    settings: AuditSettings | None = None,
+    stream: StreamOptions | None = None,
+    options: AuditOptions | None = None,
+    progress: bool = False,
+    **fields: Any,
 ) -> AuditResult:
     """Audit the people of files of any size, in memory that does not grow with their number.
 
@@ -438,57 +414,19 @@ def audit_stream(
     reference
         The people to match in and to take baselines from: a table or a file with the same columns, used completely. By
         default, people of the source, drawn at random.
-    reference_people
-        How many are drawn; everyone, if the source has no more. At least 500 of every label and group are drawn.
-    batch_rows
-        Largest number of people in a batch: more need more memory. By default 1/128 of everyone, but at least 5,000 and
-        at most 25,000; 50,000 if `device` is a GPU.
-    resume
-        Resume the audit in `out`. The source, the model and the settings must be the same.
-    engine
-        What runs the batches: ``"local"`` for threads of this process, or for local processes once a first batch shows
-        that they are faster; ``"threads"`` or ``"processes"`` for one of them; ``"dask"`` or ``"spark"`` for a cluster;
-        or any `concurrent.futures.Executor`, which is left running and whose workers must see `source` and `out` under
-        the same paths. The result is the same to the last bit.
-    scheduler
-        Address of a Dask scheduler; None for processes on this machine. For Spark, where to start a session if none is
-        active: ``"sc://host:15002"`` for a Spark Connect server, or a master such as ``"local[4]"``.
-    n_jobs
-        Batches audited at the same time on this machine; by default one per core. Ignored for an executor, which has
-        its workers.
-    device
-        Where a torch model runs, such as ``"cuda"``; None for where it is.
-    progress
-        Whether to show the progress of the audit.
-    features, drop, keep_group
-        Inputs of the model: by default those that the model names, or all columns except the label, those of `drop`
-        and, without `keep_group`, those of `group`.
-    keep_inputs
-        Columns to keep as inputs even if they look like an id, a date or a saved index. Such columns are otherwise left
-        out, or rejected if the model names them.
-    positive_label
-        Value of `label` that is the favorable outcome, whatever `favorable` is; required if the label is not 0 or 1.
-    decisions, ids
-        Columns of the actual decisions, 1 for a favorable one, and of your ids of the people: see `evenhand.audit`.
-    drop_missing
-        Leave out rows without a label or a group, and count them; otherwise they are an error.
-    clusters
-        Column that identifies the rows of the same applicant or household: see `evenhand.audit`. For people outside the
-        reference, only rows of the same batch are recognized.
-    sample_weight
-        Column with the number of people of the population that each row stands for: see `evenhand.audit`.
-    by
-        Columns for whose values the excess is reported separately.
+    columns
+        Roles of further columns, such as `ColumnOptions(by=("state",), ids="loan")`.
     reading
         What the files do not specify: encoding, number format, words for missing values, sheet.
-    evidence
-        Whether to compare with placebo pairs and to screen for proxies.
-    evidence_people
-        Compare only this many people, drawn at random; None for everyone. Comparing takes about two thirds of the time,
-        and a million people determine the excess to the third decimal. The result says how many were compared.
-    favorable, decision_threshold, consistency_threshold, max_distance, attribution, limits, random_state, reason_map,
-    settings
-        As in `evenhand.audit`.
+    stream
+        Size of batches, what runs them and whether to resume, such as `StreamOptions(engine="dask", resume=True)`.
+    options
+        Options of the audit, such as `AuditOptions(decision_threshold=0.8)`.
+    progress
+        Whether to show the progress of the audit.
+    **fields
+        Fields of `ColumnOptions`, `StreamOptions` and `AuditOptions`, given directly: `resume=True` is
+        `stream=StreamOptions(resume=True)`.
 
     Returns
     -------
@@ -520,60 +458,36 @@ def audit_stream(
     (600, 3)
     """
     _check_order(model)
-    options = AuditOptions(
-        **vars(settings or AuditSettings()),
-        financial_features=tuple(financial_features),
-        favorable=favorable,
-        decision_threshold=decision_threshold,
-        consistency_threshold=consistency_threshold,
-        max_distance=max_distance,
-        attribution=attribution,
-        evidence=evidence,
-        limits=limits,
-        random_state=random_state,
-        reason_map=reason_map,
-    )
-    how = StreamOptions(
-        resume=resume,
-        batch_rows=batch_rows,
-        reference_people=reference_people,
-        evidence_people=evidence_people,
-        engine=engine,
-        scheduler=scheduler,
-        n_jobs=n_jobs,
-        device=device,
-    )
+    roles, how, rest = columns or ColumnOptions(), stream or StreamOptions(), dict(fields)
+    roles = replace(roles, **{f.name: _tuple(rest.pop(f.name)) for f in fields_of(roles) if f.name in rest})
+    how = replace(how, **{f.name: rest.pop(f.name) for f in fields_of(how) if f.name in rest})
+    options = options_of("eh.audit_stream", options, rest, financial_features, audit_stream)
     store = Store.prepared(Path(out))
     reading = reading or ReadOptions()
-    raw = open_table(at_rest(source, how, store, ids), reading, folder=store.folder)
-    named = input_columns(model) if features is None else features
-    columns = Columns.among(
+    raw = open_table(at_rest(source, how, store, roles.ids), reading, folder=store.folder)
+    named = input_columns(model) if roles.features is None else roles.features
+    table_columns = Columns.among(
         raw.schema.names,
-        label=label,
-        group=group,
-        financial=financial_features,
-        features=named,
-        drop=drop,
-        keep_group=keep_group,
-        by=by,
-        positive_label=positive_label,
-        drop_missing=drop_missing,
-        clusters=clusters,
-        sample_weight=sample_weight,
-        favorable=favorable,
-        decisions=decisions,
-        ids=ids,
+        label,
+        group,
+        replace(roles, features=None if named is None else tuple(named)),
+        financial=options.financial_features,
+        favorable=options.favorable,
     )
-    asked = (*financial_features, *keep_inputs, *(features or ()))
-    opened = open_people(raw, columns, reading, how, store, asked=asked, is_named=named is not None)
+    asked = (*options.financial_features, *roles.keep_inputs, *(roles.features or ()))
+    opened = open_people(raw, table_columns, reading, how, store, asked=asked, is_named=named is not None)
     how = replace(how, batch_rows=opened.batch_rows)
-    on_label = notes_on_label(label, favorable) if positive_label is None else ()
+    on_label = notes_on_label(label, options.favorable) if roles.positive_label is None else ()
     plan = plan_stream(model, opened, reference, options, how)
     _check_same(plan, opened, store, how)
     with Workers(n_workers(how)) as pool:
         run_batches(plan.context, opened.people, store, how, progress, pool)
         return_freed_memory()
         return _finished(plan, opened, store, how, progress, on_label, pool)
+
+
+def _tuple(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _check_order(model: Any) -> None:

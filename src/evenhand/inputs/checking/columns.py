@@ -11,7 +11,7 @@ import pandas as pd
 
 from evenhand.exceptions import InvalidInputError, warn_caller
 from evenhand.inputs.checking.signs import UNFIT, Distinct, Sign, known_after, signs_of
-from evenhand.inputs.roles import Columns
+from evenhand.inputs.people import Columns
 from evenhand.inputs.validation import MOST_GROUPS, alike_names, check_columns, is_number_column
 
 _EXAMPLES = 3

@@ -10,8 +10,8 @@ import torch
 
 from evenhand.arrays import Ints
 from evenhand.auditing.result import AuditResult
+from evenhand.inputs.identity import Identity
 from evenhand.matching import MatchReference
-from evenhand.matching.identity import Identity
 from evenhand.matching.placebos import placebo_pairs
 from evenhand.metrics.excess import ExcessEstimate, excess
 from evenhand.models.dispatch import as_audited_model

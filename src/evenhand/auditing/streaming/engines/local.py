@@ -18,12 +18,11 @@ import pyarrow as pa
 from evenhand.arrays import Ints
 from evenhand.auditing.batch import audit_batch
 from evenhand.auditing.finished import BatchOutput, BatchRecord
-from evenhand.auditing.people import people_of, with_cut_offs
-from evenhand.auditing.reference import AuditReference
+from evenhand.auditing.fitted import Fitted, as_seen_by, in_units
 from evenhand.auditing.streaming.source import Batch, Source
 from evenhand.auditing.streaming.store import BatchFiles, Store, encode_batch, writing
-from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError, first_line
-from evenhand.inputs.roles import Columns
+from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
+from evenhand.inputs.people import Columns
 from evenhand.system.hashing import person_hash
 from evenhand.system.processes import Parcel, Workers, parcel
 from evenhand.system.processes import opened as opened_parcel
@@ -47,10 +46,10 @@ class BatchContext:
     evidence_seed, evidence_below
         Evidence is gathered for people whose hash is at most the limit; None for everyone.
     unit_of_weight
-        Unit of the weights: see `auditing.people.weight_unit`.
+        Unit of the weights: see `auditing.fitted.unit_of_weight`.
     """
 
-    reference: AuditReference
+    reference: Fitted
     columns: Columns
     reference_rows: Ints | None
     screened: Ints
@@ -73,28 +72,30 @@ def run_batch(context: BatchContext, number: int, first_row: int, table: pa.Tabl
     where
         The file and the batch, for messages.
     """
-    reference = context.reference
-    rows = context.columns.rows_of(table, where)
-    if rows.table is None:
-        return BatchOutput(BatchRecord(number, rows.exclusions))
-    people = people_of(rows, reference.model, reference.pool.groups.names, where, context.unit_of_weight)
-    people = with_cut_offs(people, reference.settings, rows.by, where)
-    row = rows.kept + first_row
-    found = audit_batch(
-        reference,
+    fitted = context.reference
+    people = context.columns.people_of(table, where)
+    if not len(people):
+        return BatchOutput(BatchRecord(number, people.exclusions))
+    try:
+        people = as_seen_by(fitted.model, people, fitted.settings, pool=fitted.pool, where=where)
+    except (InvalidInputError, InvalidTypeError) as error:
+        raise type(error)(f"{where}: {error}") from None
+    people = in_units(people, context.unit_of_weight)
+    row = people.kept + first_row
+    batch = audit_batch(
+        fitted,
         people,
-        rows.by,
         person_row=_places(context.reference_rows, row),
         first_person=first_row,
         compared=_compared(context, row),
     )
     return BatchOutput.of(
-        found,
+        batch,
         screened=np.flatnonzero(np.isin(row, context.screened)),
         number=number,
         row=row,
         first_person=first_row,
-        exclusions=rows.exclusions,
+        exclusions=people.exclusions,
     )
 
 
@@ -360,7 +361,7 @@ def run_on_processes(work: BatchWork, batches: Sequence[Batch], advance: Callabl
     return f"{pool.n_workers} processes"
 
 
-def computes_here(reference: AuditReference) -> bool:
+def computes_here(reference: Fitted) -> bool:
     """Whether a model runs on CPU cores, which processes share."""
     return reference.model.device.type == "cpu"
 

@@ -8,14 +8,17 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from evenhand.auditing.options import AuditOptions, SegmentThresholds, check_value
-from evenhand.auditing.people import People
 from evenhand.auditing.reasons import ReasonReference
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.triples import EvidenceReference
-from evenhand.exceptions import warn_caller
+from evenhand.exceptions import InvalidInputError, warn_caller
+from evenhand.inputs.fingerprints import hash_rows
+from evenhand.inputs.people import MISSING, People
 from evenhand.inputs.reason_maps import ReasonMap
+from evenhand.inputs.validation import as_labels, category_text
 from evenhand.matching import MatchReference
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
 from evenhand.matching.space import Missing
@@ -31,8 +34,10 @@ from evenhand.models.explaining import (
 from evenhand.models.introspection import own_threshold
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.wrapped import RiskModel
+from evenhand.system.hashing import mixed_hash
 
 _SAME_THRESHOLD = 1e-9
+_SHOWN = 6  # number of values without a cutoff that a message names
 _ORDERS = 32  # number of orders of sampled Shapley values, until a trial shows how many are needed
 
 # Candidates of each kind, and triples of a person with a group, by the number of people. More triples make the
@@ -41,7 +46,7 @@ _REACH = {5_000: (64, 12), np.inf: (N_NEIGHBORS, N_NEAR)}
 
 
 @dataclass(frozen=True, eq=False)
-class AuditReference:
+class Fitted:
     """Everything that is fitted once, on the people whom all others are matched with and explained from.
 
     Attributes
@@ -80,7 +85,7 @@ class AuditReference:
     @classmethod
     def of(
         cls, model: AuditedModel, settings: AuditOptions, pool: People, n_people: int, scope: Scope | None = None
-    ) -> AuditReference:
+    ) -> Fitted:
         """Fit standardization, neighbors and baselines on a pool, to audit `n_people`.
 
         The default `scope` is that of an audit with a model.
@@ -204,3 +209,148 @@ def _settled_threshold(
     )
     warn_caller(message)
     return given, (message,)
+
+
+def as_seen_by(
+    model: AuditedModel,
+    people: People,
+    options: AuditOptions,
+    *,
+    pool: People | None = None,
+    prefix: str = "",
+    where: str = "`X`",
+) -> People:
+    """Checked people as the model sees them: their inputs, favorable labels, cutoffs, and the codes of their groups.
+
+    Parameters
+    ----------
+    model, people, options
+        The people are checked; the model is that of the audit.
+    pool
+        The people they are matched in, whose group codes and unit of weights they get; None if these are the pool.
+    prefix, where
+        What comes before `X` in messages, and the name of the table.
+
+    Raises
+    ------
+    InvalidInputError, InvalidTypeError
+        If the model cannot be applied to them, or a group is not in the pool.
+    """
+    table = model.aligned(people.table, f"{prefix}X")
+    if model.needs_labels and not people.has_labels:
+        as_labels(None, len(people), f"{prefix}y")  # raises
+    people = replace(
+        people,
+        table=table,
+        x=model.encode(table, f"{prefix}X"),
+        labels=model.favorable_labels(people.labels) if people.has_labels else people.labels,
+        known_by=model.identifying(table),
+    )
+    if people.given_probabilities is not None:
+        probable = people.given_probabilities.of_people(people.given_probabilities.probabilities, _drawn_by(people))
+        people = replace(people, groups=probable.drawn(0, 0), probabilities=probable)
+    if pool is not None:
+        if list(table.columns) != list(pool.table.columns):
+            missing = [c for c in table.columns if c not in pool.table.columns]
+            extra = [c for c in pool.table.columns if c not in table.columns]
+            raise InvalidInputError(
+                "The reference must have the columns of `X`, in the same order: "
+                + (f"missing {missing}, unexpected {extra}." if missing or extra else "the order differs.")
+            )
+        unknown = [name for name in people.groups.names if name not in pool.groups.names]
+        if unknown:
+            raise InvalidInputError(
+                f"The reference has no one of the groups {unknown}, only of {list(pool.groups.names)}; people are "
+                "compared with, and explained from, the people of the reference."
+            )
+        people = replace(people, groups=people.groups.recoded(pool.groups.names))
+    return _with_cut_offs(people, options, where)
+
+
+def unit_of_weight(people: People) -> float:
+    """The largest weight, used as the unit of weights, so that equal weights are exactly 1."""
+    return 1.0 if people.sample_weight is None else float(people.sample_weight.max())
+
+
+def in_units(people: People, unit: float) -> People:
+    """The same people with their weights in a different unit."""
+    if people.sample_weight is None:
+        return people
+    return replace(people, sample_weight=people.sample_weight / unit)
+
+
+def _drawn_by(people: People) -> NDArray[np.uint64]:
+    """Who each row is: given by the clusters, by the ids, or else by all that is known, whatever the row order.
+
+    Identical rows are numbered, so that each is drawn separately.
+    """
+    if people.ids is not None:
+        keys = hash_rows(pd.DataFrame({"id": people.ids}))
+    else:
+        assert people.given_probabilities is not None
+        content = hash_rows(people.table) + hash_rows(people.given_probabilities.probabilities)
+        content = mixed_hash(content, people.labels)
+        keys = mixed_hash(content, pd.Series(content).groupby(content).cumcount().to_numpy().astype(np.int64))
+    return keys if people.clusters is None else np.where(people.clusters == 0, keys, people.clusters)
+
+
+def check_finances_apart(people: People, financial_features: Sequence[str]) -> None:
+    """Reject a financial feature that is the group or a part of it: people of different groups would never be alike.
+
+    Raises
+    ------
+    InvalidInputError
+        If everyone in a group has the same value of a feature, and groups differ in it.
+    """
+    for name in financial_features:
+        codes, values = pd.factorize(people.table[name])
+        if not 1 < len(values) <= len(people.groups.names):
+            continue
+        pairs = np.unique(np.stack([people.groups.codes, codes]), axis=1).shape[1]
+        if pairs == len(np.unique(people.groups.codes)):
+            raise InvalidInputError(
+                f"The financial feature {name!r} is the group: everyone in a group has the same value, so people "
+                "of different groups are never comparable. Remove it from `financial_features`."
+            )
+
+
+def _with_cut_offs(people: People, options: AuditOptions, where: str) -> People:
+    """Give people the cutoffs of their segments; unchanged if there is one threshold for all.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no such column in `where`, one of its values has no cutoff, or decisions were given as well.
+    """
+    segments = options.decision_threshold
+    if not isinstance(segments, SegmentThresholds):
+        return people
+    if people.decisions is not None:
+        raise InvalidInputError(
+            "`decisions` (--decision) and cutoffs by segment in `decision_threshold` both say who is approved; use "
+            "only one of them."
+        )
+    codes, values = pd.factorize(_segments(people, segments.column, where))
+    unknown = [k for k, value in enumerate(values) if value not in segments.cut_offs]
+    if unknown:
+        counts = np.bincount(codes)
+        raise InvalidInputError(
+            f"`decision_threshold` has no cutoff for {len(unknown)} of {len(values)} values of {segments.column!r} in "
+            f"{where}: {', '.join(f'{str(values[k])!r} ({counts[k]:,} people)' for k in unknown[:_SHOWN])}"
+            f"{', ...' if len(unknown) > _SHOWN else ''}; it has cutoffs for "
+            f"{', '.join(map(repr, segments.cut_offs))}. Add the missing ones."
+        )
+    cut_offs = np.array([segments.cut_offs[value] for value in values])[codes]
+    return replace(people, cut_offs=1 - cut_offs if options.favorable == "low" else cut_offs)
+
+
+def _segments(people: People, column: str, where: str) -> NDArray[np.str_] | pd.Series[str]:
+    """The value of each person in the column of the cutoffs, as text."""
+    if column in people.by:
+        return people.by[column]
+    if column in people.table.columns:
+        return people.table[column].astype(object).map(category_text, na_action="ignore").fillna(MISSING)
+    raise InvalidInputError(
+        f"The column {column!r} of `decision_threshold` is neither an input of the model nor a column of `by` (--by) "
+        f"in {where}; add it to `by`."
+    )

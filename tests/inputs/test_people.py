@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.roles import Columns
+from evenhand.inputs.people import Columns
+from evenhand.inputs.read_options import ColumnOptions
 
 TABLE = pd.DataFrame(
     {
@@ -16,19 +17,18 @@ TABLE = pd.DataFrame(
         "paid": ["Yes ", "No", "Yes", None],
     }
 )
-DEFAULTS = {"features": None, "drop": (), "keep_group": False, "by": (), "positive_label": None, "drop_missing": False}
 
 
-def columns(**options):
-    return Columns.among(list(TABLE.columns), **DEFAULTS | {"label": "paid", "group": ["sex"]} | options)
+def columns(label="paid", group=("sex",), **roles):
+    return Columns.among(list(TABLE.columns), label, group, ColumnOptions(**roles))
 
 
-def rows(**options):
-    return columns(**options).rows_of(pa.Table.from_pandas(TABLE), "'people.csv'")
+def people(**options):
+    return columns(**options).people_of(pa.Table.from_pandas(TABLE), "'people.csv'")
 
 
 def test_columns_are_sorted_into_their_parts():
-    found = rows(drop=["id"], positive_label="Yes", drop_missing=True, by=["income"])
+    found = people(drop=["id"], positive_label="Yes", drop_missing=True, by=["income"])
     assert list(found.table.columns) == ["income"]
     assert found.labels.tolist() == [1, 0]
     assert [found.groups.names[code] for code in found.groups.codes] == ["m", "f"]
@@ -44,7 +44,7 @@ def test_the_group_may_be_a_feature():
 @pytest.mark.parametrize("options", [{}, {"positive_label": "Yes"}])
 def test_a_missing_group_or_label_is_refused_unless_dropped(options):
     with pytest.raises(InvalidInputError, match=r"'people.csv': "):
-        rows(**options)
+        people(**options)
 
 
 @pytest.mark.parametrize(
@@ -66,35 +66,35 @@ def test_whole_numbers_beside_gaps_are_still_the_favorable_value():
     """Gaps make a column of 0 and 1 one of 0.0 and 1.0; the favorable value is still 0."""
     table = pa.table({"default": [0.0, 1.0, None, 0.0], "sex": ["f", "m", "f", "m"], "income": [1.0, 2.0, 3.0, 4.0]})
     columns = Columns("default", ("sex",), ("income",), positive_label="0", drop_missing=True)
-    assert columns.rows_of(table, "here").labels.tolist() == [1, 0, 1]
+    assert columns.people_of(table, "here").labels.tolist() == [1, 0, 1]
 
 
 def test_financial_features_are_apart_from_label_group_and_what_is_left_out():
-    parts = {"label": "y", "group": "sex", "features": None, "keep_group": True, "by": (), "positive_label": None}
     for financial, drop, message in (
         ("y", (), "is the label"),
         ("sex", (), "is the group"),
         ("a", ("a",), "is removed"),
     ):
         with pytest.raises(InvalidInputError, match=f"The financial feature '{financial}' .*{message}"):
-            Columns.among(["y", "sex", "a", "b"], **parts, drop=drop, drop_missing=False, financial=[financial])
+            Columns.among(
+                ["y", "sex", "a", "b"], "y", "sex", ColumnOptions(keep_group=True, drop=drop), financial=[financial]
+            )
 
 
 def test_spaces_around_names_need_not_be_given():
     available = [" y", "sex ", " a ", "b"]
-    parts = {"label": "y", "group": "sex", "features": None, "keep_group": False, "by": ["b "], "positive_label": None}
-    found = Columns.among(available, **parts, drop=["a"], drop_missing=False)
+    found = Columns.among(available, "y", "sex", ColumnOptions(by=("b ",), drop=("a",)))
     assert (found.label, found.group, found.features, found.by) == (" y", ("sex ",), ("b",), ("b",))
 
 
 def test_outcomes_are_not_inputs_and_keep_what_is_missing():
     table = TABLE.assign(rate=[0.1, None, 0.3, 0.4])
-    options = {"label": "paid", "group": ["sex"], "positive_label": "Yes", "drop_missing": True, "outcomes": ["rate"]}
-    found = Columns.among(list(table.columns), **DEFAULTS | options)
+    named = (list(table.columns), "paid", ["sex"], ColumnOptions(positive_label="Yes", drop_missing=True))
+    found = Columns.among(*named, outcomes=["rate"])
     assert "rate" not in found.features
-    read = found.rows_of(pa.Table.from_pandas(table), "'people.csv'")
+    read = found.people_of(pa.Table.from_pandas(table), "'people.csv'")
     assert read.outcomes["rate"].isna().tolist() == [False, True]
-    drawn = read.drawn(np.array([1]), "not drawn")
+    drawn = read.rows(np.array([1]))
     assert drawn.outcomes["rate"].isna().tolist() == [True]
     with pytest.raises(InvalidInputError, match=r"`outcomes` \(--outcomes\)"):
-        Columns.among(list(table.columns), **DEFAULTS | options | {"outcomes": ["price"]})
+        Columns.among(*named, outcomes=["price"])

@@ -1,0 +1,442 @@
+"""People, checked once wherever they come from, and the roles of a table's columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from evenhand.arrays import Bools, Floats, Ints, Keys
+from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.inputs.group_probabilities import GroupProbabilities, PersonProbabilities
+from evenhand.inputs.identity import Identity
+from evenhand.inputs.read_options import ColumnOptions
+from evenhand.inputs.validation import (
+    Groups,
+    as_clusters,
+    as_decisions,
+    as_groups,
+    as_ids,
+    as_labels,
+    as_splits,
+    as_table,
+    as_weights,
+    category_text,
+    check_columns,
+    in_row_order,
+)
+
+MISSING = "(missing)"
+"""The value for a missing one."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The roles of a file's columns.
+
+    Attributes
+    ----------
+    label, group, features, by
+        Column of the outcome, empty if there is none; of the protected attribute; inputs of the model; columns to split
+        metrics by.
+    positive_label
+        Value of the label that is the favorable outcome; None if it is 0 or 1.
+    drop_missing
+        Whether rows without a label or a group are left out and counted, rather than rejected.
+    favorable
+        ``"low"`` if 1 is the unfavorable outcome for the model: the label is then 0 for the favorable value.
+    decisions, ids, clusters, sample_weight
+        Columns of the actual decisions, of ids, of what identifies the rows of the same applicant or household, and of
+        how many people each row stands for; None if there are none.
+    outcomes
+        Columns of additional outcomes, numeric if present.
+    probabilities
+        Columns with the probability of each group, in place of `group`.
+    """
+
+    label: str
+    group: tuple[str, ...]
+    features: tuple[str, ...]
+    by: tuple[str, ...] = ()
+    positive_label: str | None = None
+    drop_missing: bool = False
+    favorable: str | None = None
+    decisions: str | None = None
+    ids: str | None = None
+    clusters: str | None = None
+    outcomes: tuple[str, ...] = ()
+    sample_weight: str | None = None
+    probabilities: tuple[str, ...] = ()
+
+    @classmethod
+    def among(
+        cls,
+        available: Sequence[str],
+        label: str,
+        group: str | Sequence[str],
+        roles: ColumnOptions,
+        *,
+        financial: Sequence[str] = (),
+        favorable: str | None = None,
+        outcomes: Sequence[str] = (),
+        probabilities: Sequence[str] = (),
+    ) -> Columns:
+        """Check the names of columns against those there are.
+
+        Parameters
+        ----------
+        available
+            The columns of the table.
+        label, group, outcomes, probabilities
+            Columns of the label, empty if there is none; of the group; of additional outcomes; and of the probability
+            of each group, in place of the group.
+        roles
+            All other roles; by default, features are all columns without one.
+        financial, favorable
+            Financial features, and which scores are good.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no such column, or one has two roles that exclude each other.
+        """
+        if label:
+            (label,) = check_columns([label], available, "`label` (--label)")
+        probable = check_columns(probabilities, available, "--group-probabilities") if probabilities else []
+        groups = [] if probable else check_columns(group, available, "`group` (--group)")
+        dropped = check_columns(roles.drop, available, "`drop` (--drop)") if roles.drop else []
+        splits = check_columns(roles.by, available, "`by` (--by)") if roles.by else []
+        further = check_columns(outcomes, available, "`outcomes` (--outcomes)") if outcomes else []
+        flags = {"decisions": "decision", "ids": "id", "clusters": "clusters", "sample_weight": "sample-weight"}
+        named = {
+            name: check_columns([column], available, f"`{name}` (--{flag})")[0]
+            for name, flag in flags.items()
+            if (column := getattr(roles, name)) is not None
+        }
+        hidden = {label, *named.values(), *dropped, *further, *(() if roles.keep_group else (*groups, *probable))}
+        finances = check_columns(financial, available, "`financial_features`") if financial else []
+        _check_apart(finances, label, [*groups, *probable], dropped)
+        chosen = [c for c in available if c not in hidden] if roles.features is None else roles.features
+        features_ = check_columns(chosen, available, "The model")
+        return cls(
+            label,
+            tuple(groups),
+            tuple(features_),
+            tuple(splits),
+            roles.positive_label,
+            roles.drop_missing,
+            favorable,
+            **named,
+            outcomes=tuple(further),
+            probabilities=tuple(probable),
+        )
+
+    @property
+    def needed(self) -> list[str]:
+        """Every column that is read, once."""
+        parts = (self.features, self._label, self._of_group, self.by, self._named, self.outcomes)
+        return list(dict.fromkeys(name for part in parts for name in part))
+
+    @property
+    def _label(self) -> list[str]:
+        return [self.label] if self.label else []
+
+    @property
+    def _of_group(self) -> list[str]:
+        return [*self.group, *self.probabilities]
+
+    @property
+    def _named(self) -> list[str]:
+        columns = (self.decisions, self.ids, self.clusters, self.sample_weight)
+        return [column for column in columns if column is not None]
+
+    def people_of(self, table: pa.Table, where: str, *, is_part: bool = True) -> People:
+        """The people of a file or of a part of it.
+
+        Parameters
+        ----------
+        table
+            The columns `needed`.
+        where
+            Where they come from, for messages.
+        is_part
+            Whether there are more people, so that a label or a group may be absent here.
+
+        Raises
+        ------
+        InvalidInputError
+            If a label or a group is missing or invalid; the message begins with `where`.
+        """
+        kept = np.arange(len(table))
+        exclusions: dict[str, int] = {}
+        for column in [*self._label, *self._of_group] if self.drop_missing else ():
+            known = pc.is_valid(table.column(column)).to_numpy()
+            if not known.all():
+                exclusions[f"no value in {column!r}"] = int((~known).sum())
+                table, kept = table.filter(known), kept[known]
+        if not len(table):
+            return People.nobody(exclusions)
+        parts = (self.features, self._label, self._of_group, self._named, self.outcomes)
+        frame = table.select(list(dict.fromkeys(name for part in parts for name in part))).to_pandas(use_threads=False)
+        try:
+            people = People.of(
+                frame[list(self.features)],
+                self._labels(frame) if self.label else None,
+                GroupProbabilities(frame[list(self.probabilities)]) if self.probabilities else frame[list(self.group)],
+                names={"y": self.label, "sensitive_features": " & ".join(self.group)},
+                is_part=is_part,
+                **{name: frame[c] for name in _NAMED if (c := getattr(self, name)) is not None},
+            )
+        except (InvalidInputError, InvalidTypeError) as error:
+            raise type(error)(f"{where}: {error}") from None
+        by = {name: _texts(table.column(name)) for name in self.by}
+        outcomes = frame[list(self.outcomes)] if self.outcomes else None
+        return replace(people, by=by, kept=kept, exclusions=exclusions, outcomes=outcomes)
+
+    def _labels(self, frame: pd.DataFrame) -> pd.Series[Any]:
+        values = frame[self.label]
+        if self.positive_label is None:
+            return values
+        wanted = self.positive_label
+        if pd.api.types.is_bool_dtype(values.dtype):  # a file may write true, True or TRUE
+            wanted = wanted.capitalize()
+        is_favorable = values.astype(object).map(category_text, na_action="ignore").str.strip() == wanted
+        label = ~is_favorable if self.favorable == "low" else is_favorable
+        return label.astype("int64").mask(values.isna())
+
+
+def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dropped: Sequence[str]) -> None:
+    """Reject financial features that are the label, the group, or dropped."""
+    for name in financial:
+        for part, names, what in (
+            ("is the label", [label], "people are compared within one label anyway"),
+            ("is the group", groups, "people of different groups would never be comparable"),
+            ("is removed by `drop` (--drop)", dropped, "people are compared on inputs of the model"),
+        ):
+            if name in names:
+                raise InvalidInputError(
+                    f"The financial feature {name!r} {part}: {what}. Remove it from `financial_features` (--financial)."
+                )
+
+
+_NAMED = ("decisions", "ids", "clusters", "sample_weight")
+
+
+@dataclass(frozen=True, eq=False)
+class People:
+    """Checked people: the columns of a table, labels, groups, and whatever else was said about them.
+
+    Attributes
+    ----------
+    table, labels, groups
+        Inputs of the model, labels and groups. Without labels, everyone has the same. If only probabilities of groups
+        are known, the groups are the likeliest, until they are drawn.
+    by
+        Columns by which metrics are split, as text.
+    decisions, ids, sample_weight
+        Decisions made about them, the user's ids, and how many people of the population each row stands for, up to a
+        common factor; None if not given.
+    clusters
+        A hash of the person or household of each row, 0 if unknown; None if not given.
+    outcomes
+        Columns of additional outcomes; None if there are none.
+    has_labels
+        Whether labels were given.
+    given_probabilities
+        Probabilities of groups, as the user gave them; None if groups are known.
+    kept, exclusions
+        Rows of the table that was read, and how many rows were left out of it, by reason.
+    x, known_by
+        Once a model is known: the table as the model sees it, and the numbers that identify equal rows, of shape
+        (n, k), if `x` does not.
+    cut_offs
+        Probability of the favorable outcome from which each person is approved; None if there is one for all.
+    probabilities
+        Once a model is known: group probabilities with the hashes by which people are drawn.
+    """
+
+    table: pd.DataFrame
+    labels: Ints
+    groups: Groups
+    by: Mapping[str, NDArray[np.str_]] = field(default_factory=dict)
+    decisions: Ints | None = None
+    ids: NDArray[np.object_] | None = None
+    clusters: Keys | None = None
+    sample_weight: Floats | None = None
+    outcomes: pd.DataFrame | None = None
+    has_labels: bool = True
+    given_probabilities: GroupProbabilities | None = None
+    kept: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    exclusions: Mapping[str, int] = field(default_factory=dict)
+    x: Any = None
+    known_by: Floats | None = None
+    cut_offs: Floats | None = None
+    probabilities: PersonProbabilities | None = None
+
+    @classmethod
+    def of(
+        cls,
+        X: Any,
+        y: Any,
+        sensitive_features: Any,
+        *,
+        decisions: Any = None,
+        ids: Any = None,
+        clusters: Any = None,
+        sample_weight: Any = None,
+        by: Any = None,
+        names: Mapping[str, str] | None = None,
+        prefix: str = "",
+        is_part: bool = False,
+    ) -> People:
+        """Check people as a user gave them: every audit begins here.
+
+        Parameters
+        ----------
+        X, y, sensitive_features, decisions, ids, clusters, sample_weight, by
+            As in `evenhand.audit`; `y` is None if there are no labels.
+        names, prefix
+            What messages call these, such as the names of columns, and what comes before the names.
+        is_part
+            Whether there are more people, so that a label or a group may be absent here.
+
+        Raises
+        ------
+        InvalidInputError, InvalidTypeError
+            If a value is missing or invalid, or rows do not belong together.
+
+        Examples
+        --------
+        >>> people = People.of({"income": [1.0, 2.0]}, [0, 1], ["f", "m"])
+        >>> len(people), people.groups.names
+        (2, ('f', 'm'))
+        """
+        has_no_inputs = is_part and isinstance(X, pd.DataFrame) and not X.shape[1]  # labels and groups alone are read
+        table = X if has_no_inputs else as_table(X, f"{prefix}X")
+        n = len(table)
+        rows = {
+            "y": y,
+            "sensitive_features": sensitive_features,
+            "decisions": decisions,
+            "ids": ids,
+            "clusters": clusters,
+            "sample_weight": sample_weight,
+            "by": by,
+        }
+        called = {name: (names or {}).get(name, f"{prefix}{name}") for name in rows}
+        probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
+        if probable is not None:
+            probable = replace(probable, probabilities=probable.in_row_order(X, n, called["sensitive_features"]))
+            del rows["sensitive_features"]
+        rows = {name: in_row_order(values, X, called[name]) for name, values in rows.items()}
+        checks: dict[str, Any] = {
+            "decisions": as_decisions,
+            "ids": as_ids,
+            "clusters": as_clusters,
+            "sample_weight": as_weights,
+        }
+        checked = {name: check(rows[name], n, called[name]) for name, check in checks.items() if rows[name] is not None}
+        if "sample_weight" in checked and not is_part:
+            check_counted(checked["sample_weight"], called["sample_weight"])
+        return cls(
+            table,
+            np.ones(n, np.int64) if y is None else as_labels(rows["y"], n, called["y"], is_part=is_part),
+            as_groups(rows["sensitive_features"], n, called["sensitive_features"], is_part=is_part)
+            if probable is None
+            else probable.likeliest,
+            by=as_splits(rows["by"], n),
+            has_labels=y is not None,
+            given_probabilities=probable,
+            kept=np.arange(n),
+            **checked,
+        )
+
+    @classmethod
+    def nobody(cls, exclusions: Mapping[str, int]) -> People:
+        """No one, because every row was left out."""
+        nothing = np.zeros(0, dtype=np.int64)
+        return cls(pd.DataFrame(), nothing, Groups(nothing, ()), kept=nothing, exclusions=exclusions)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def rows(self, chosen: Ints) -> People:
+        """Some of the people."""
+        optional = ("decisions", "ids", "clusters", "sample_weight", "kept", "known_by", "cut_offs")
+        given: dict[str, Any] = {name: v[chosen] for name in optional if (v := getattr(self, name)) is not None}
+        if self.x is not None:
+            given["x"] = self.x[chosen]
+        if self.outcomes is not None:
+            given["outcomes"] = self.outcomes.iloc[chosen].reset_index(drop=True)
+        if (as_given := self.given_probabilities) is not None:
+            given["given_probabilities"] = as_given.rows(chosen)
+        if (probable := self.probabilities) is not None:
+            given["probabilities"] = replace(probable, values=probable.values[chosen], keys=probable.keys[chosen])
+        return replace(
+            self,
+            table=self.table.iloc[chosen].reset_index(drop=True),
+            labels=self.labels[chosen],
+            groups=Groups(self.groups.codes[chosen], self.groups.names),
+            by={name: values[chosen] for name, values in self.by.items()},
+            **given,
+        )
+
+    @property
+    def group_of_each(self) -> NDArray[np.str_]:
+        """The name of each person's group."""
+        return np.asarray(self.groups.names)[self.groups.codes]
+
+    @property
+    def cells(self) -> Ints:
+        """The (label, group) cell of each person."""
+        return self.labels * len(self.groups.names) + self.groups.codes
+
+    @cached_property
+    def weight(self) -> Floats:
+        """The weight of each row: 1 if no weights were given."""
+        return np.ones(len(self)) if self.sample_weight is None else self.sample_weight
+
+    @cached_property
+    def identity(self) -> Identity:
+        """Who each row is: given by the clusters, or by all of the model's inputs."""
+        inputs = self.x.cpu().numpy() if self.known_by is None else self.known_by
+        identity = Identity.of(inputs, self.labels, self.groups.codes, self.clusters)
+        if self.clusters is None:
+            return identity
+        return replace(identity, person=np.where(self.clusters == 0, identity.content, self.clusters))
+
+    def decided(self, score: Floats, threshold: float, rows: Ints | slice = slice(None)) -> Bools:
+        """Decisions about some rows: the actual ones, or else those from their scores."""
+        if self.decisions is not None:
+            return self.decisions[rows].astype(np.bool_)
+        favorable: Bools = score >= self.cut_off(threshold, rows)
+        return favorable
+
+    def cut_off(self, threshold: float, rows: Ints | slice = slice(None)) -> float | Floats:
+        """The thresholds for the scores of some rows: their own cutoffs, or else the common threshold."""
+        return threshold if self.cut_offs is None else self.cut_offs[rows]
+
+
+def check_counted(sample_weight: Floats, name: str | None) -> None:
+    """Reject weights that are all 0."""
+    if not sample_weight.any():
+        raise InvalidInputError(
+            f"`{name}` is 0 for everyone, so no one is counted; check the column of weights, or leave it out."
+        )
+
+
+def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
+    """Values as text; a missing value is a separate value."""
+    encoded = column.dictionary_encode().unify_dictionaries().combine_chunks()
+    if hasattr(encoded, "chunks"):
+        encoded = encoded.chunk(0)
+    names = np.asarray([str(value) for value in encoded.dictionary.to_pylist()] + [MISSING])
+    found: NDArray[np.str_] = names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
+    return found
