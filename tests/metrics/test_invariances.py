@@ -374,7 +374,7 @@ CATALOG: dict[str, list[Entry]] = {
     ],
     "estimate_excesses": [Entry(estimate_excesses, (*OF_EXCESS, COLUMNS), ESTIMATE)],
     "group_gap": [
-        Entry(group_gap, (ROWS, NAMES, CODES, COLUMNS, TWICE, UNITS), (*ESTIMATE, "detectable"), {TWICE: ("n_pairs",)}),
+        Entry(group_gap, (ROWS, NAMES, CODES, COLUMNS, TWICE, UNITS), ESTIMATE, {TWICE: ("n_pairs",)}),
         Entry(
             lambda p: group_gap(p, decisions=range(5)), (ROWS, NAMES, CODES, COLUMNS, TWICE), but={TWICE: ("n_pairs",)}
         ),

@@ -40,10 +40,10 @@ from evenhand.auditing.triples import (
 from evenhand.exceptions import DataFileError
 from evenhand.matching.placebos import N_NEAR
 from evenhand.metrics.adjustment import NullScores, holm
-from evenhand.metrics.estimate import p_two_sided
-from evenhand.metrics.excess import ExcessEstimate, InMemory, Parts, Question, estimate_excesses
+from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided
+from evenhand.metrics.excess import InMemory, Parts, Question, estimate_excesses
 from evenhand.metrics.influence import excess_influence, folded
-from evenhand.metrics.score_gap import FinanceControls, GapColumn, GroupGap, group_gap, smallest_p_values
+from evenhand.metrics.score_gap import FinanceControls, GroupGap, group_gap, smallest_p_values
 from evenhand.system.threads import ONE_THREAD, Crew, sum_in_order
 
 
@@ -91,7 +91,7 @@ def excesses_by_groups(
     n_groups: int,
     crew: Crew,
     device: torch.device | None,
-) -> list[tuple[ExcessEstimate, ...]]:
+) -> list[tuple[Estimate, ...]]:
     """As `estimate_excesses`, but a question with `sides` only uses the triples between these two groups."""
     by_groups = ByGroups.of(triples, n_groups)
     if by_groups.order is None:
@@ -99,7 +99,7 @@ def excesses_by_groups(
     places: dict[tuple[int, int] | None, list[int]] = {}
     for place, question in enumerate(questions):
         places.setdefault(getattr(question, "sides", None), []).append(place)
-    found: dict[int, tuple[ExcessEstimate, ...]] = {}
+    found: dict[int, tuple[Estimate, ...]] = {}
     for sides, asked in places.items():
         some = triples if sides is None else by_groups.between(*sides)
         answers = estimate_excesses([questions[place] for place in asked], some, crew, device)
@@ -253,7 +253,7 @@ class FeatureGap:
     """
 
     feature: str
-    estimate: GapColumn
+    estimate: Estimate
     p_adjusted: float
 
 
@@ -283,9 +283,9 @@ class ScoreGap:
     group: str
     reference: str
     unit: str
-    total: GapColumn
-    probability: GapColumn
-    decision: GapColumn
+    total: Estimate
+    probability: Estimate
+    decision: Estimate
     features: tuple[FeatureGap, ...]
     smallest_p: float
     p_adjusted: float
@@ -297,24 +297,28 @@ class ScoreGap:
     @property
     def metrics(self) -> dict[str, Any]:
         """The gap in log-odds, in probability and in decisions, or in the unit of a value, as plain data."""
-        total = asdict(self.total)
+        total = _with_detectable(self.total)
         words = f"explained in {self.unit}"
         in_log_odds = total if self.unit == "log-odds" else {**dict.fromkeys(total), "note": words}
         return {
             "group": self.group,
             "reference": self.reference,
             "logit": in_log_odds,
-            "probability": asdict(self.probability),
-            "decision": asdict(self.decision),
+            "probability": _with_detectable(self.probability),
+            "decision": _with_detectable(self.decision),
             **({} if self.unit in _UNITS else {"value": total}),
         }
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; the largest features first."""
         features = sorted(self.features, key=lambda f: -abs(np.nan_to_num(f.estimate.value)))
-        plain = {name: value for name, value in asdict(self).items() if name != "features"}
-        shown = [{"feature": f.feature, **asdict(f.estimate), "p_adjusted": f.p_adjusted} for f in features]
-        return {**plain, "features": shown}
+        gaps = {name: _with_detectable(getattr(self, name)) for name in ("total", "probability", "decision")}
+        shown = [{"feature": f.feature, **_with_detectable(f.estimate), "p_adjusted": f.p_adjusted} for f in features]
+        return {**vars(self), **gaps, "features": shown}
+
+
+def _with_detectable(estimate: Estimate) -> dict[str, Any]:
+    return {**estimate.to_dict(), "detectable": estimate.detectable}
 
 
 def estimate_score_gaps(
@@ -391,7 +395,7 @@ def _between(
     reference_group: int,
 ) -> ScoreGap:
     names, n = reference.pool.groups.names, len(features)
-    columns = found.columns or tuple(_not_compared() for _ in range(n + 3))
+    columns = found.columns or (not_estimable("no one is compared"),) * (n + 3)
     adjusted, smallest = smallest_p_values(
         [column.p_value for column in columns[:n]], found.correlation[:n, :n], reference.settings.random_state
     )
@@ -421,11 +425,6 @@ def _favored(differing: NDArray[np.int64], group: int, reference_group: int) -> 
     return {own: int(differing[own, other, 1] + differing[other, own, 0]) for own, other in sides}
 
 
-def _not_compared() -> GapColumn:
-    nan = float("nan")
-    return GapColumn(nan, nan, nan, nan, nan, nan, nan, "no one is compared")
-
-
 _LEVEL = 0.05
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 
@@ -444,7 +443,7 @@ class SplitExcess:
 
     split: str
     value: str
-    estimate: ExcessEstimate
+    estimate: Estimate
     p_adjusted: float
 
 
@@ -453,7 +452,7 @@ class FeatureEvidence:
     """A feature's contribution to the excess; over all features they sum to the excess."""
 
     feature: str
-    estimate: ExcessEstimate
+    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -472,10 +471,10 @@ class WeightDifference:
     feature: str
     group: str
     other_group: str
-    estimate: ExcessEstimate
+    estimate: Estimate
 
     @classmethod
-    def of(cls, feature: str, group: str, other_group: str, found: ExcessEstimate) -> WeightDifference:
+    def of(cls, feature: str, group: str, other_group: str, found: Estimate) -> WeightDifference:
         """The difference with a two-sided p-value, from an estimate with a one-sided one."""
         p_value = p_two_sided(found.value, found.standard_error, found.df)
         return cls(feature, group, other_group, replace(found, p_value=p_value))
@@ -512,13 +511,13 @@ class Evidence:
         Of people on the answers to the four questions, for comparison with a different audit of the same people.
     """
 
-    cec: ExcessEstimate
-    balanced: ExcessEstimate
-    input_gap: ExcessEstimate
-    reasoning_gap: ExcessEstimate
-    regime_b: ExcessEstimate
-    reason_overlap: ExcessEstimate
-    rank_overlap: ExcessEstimate
+    cec: Estimate
+    balanced: Estimate
+    input_gap: Estimate
+    reasoning_gap: Estimate
+    regime_b: Estimate
+    reason_overlap: Estimate
+    rank_overlap: Estimate
     compared_mean: float
     placebo_mean: float
     agreement: Floats
@@ -528,9 +527,9 @@ class Evidence:
     common_support: float
     without_support: dict[str, int]
     n_triples: int
-    by_distance: tuple[tuple[float, ExcessEstimate], ...]
-    by_matches: tuple[tuple[int, ExcessEstimate], ...]
-    regime_b_by_threshold: tuple[tuple[float, ExcessEstimate], ...]
+    by_distance: tuple[tuple[float, Estimate], ...]
+    by_matches: tuple[tuple[int, Estimate], ...]
+    regime_b_by_threshold: tuple[tuple[float, Estimate], ...]
     score_gaps: tuple[ScoreGap, ...] = ()
     influences: Influences | None = None
 
@@ -723,7 +722,7 @@ def excess_influences(
     }
 
 
-def _adjusted(found: list[tuple[str, str, ExcessEstimate]]) -> tuple[SplitExcess, ...]:
+def _adjusted(found: list[tuple[str, str, Estimate]]) -> tuple[SplitExcess, ...]:
     """Splits with p-values adjusted over the values of each."""
     rows: list[SplitExcess] = []
     for split in dict.fromkeys(name for name, _, _ in found):

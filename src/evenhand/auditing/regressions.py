@@ -189,10 +189,14 @@ class Regressions(Plain):
     left_out: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, nested."""
+        return {**super().to_dict(), "rows": [{**asdict(row), "effect": row.effect.to_dict()} for row in self.rows]}
+
     @property
     def table(self) -> pd.DataFrame:
         """The rows as a table."""
-        plain = [{**asdict(row), **asdict(row.effect)} for row in self.rows]
+        plain = [{**asdict(row), **row.effect.to_dict()} for row in self.rows]
         return pd.DataFrame(plain).drop(columns="effect")
 
 

@@ -21,12 +21,19 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 from torch import Tensor
 
 from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.estimate import check_open_fraction, vector
+from evenhand.metrics.estimate import (
+    FEW_INDEPENDENT_PEOPLE,
+    Estimate,
+    check_open_fraction,
+    not_estimable,
+    p_above,
+    student_quantile,
+    vector,
+)
 from evenhand.metrics.sharing import (
     Overlap,
     People,
@@ -43,58 +50,10 @@ from evenhand.system.threads import ONE_THREAD, Crew, device_turn, one_torch_thr
 MIN_PEOPLE = 10
 """With fewer people, the excess is not estimated."""
 
-FEW_INDEPENDENT_PEOPLE = 40.0
-"""Below this effective number of people, the estimate has a warning."""
-
 _COLUMNS_AT_ONCE = 4
 
 ROUNDING = 1e-6
 """Differences of scores below this are rounding: attributions are computed in single precision."""
-
-
-@dataclass(frozen=True)
-class ExcessEstimate:
-    """An estimated excess and its uncertainty; every number is NaN if it cannot be estimated.
-
-    Attributes
-    ----------
-    value
-        Mean over people of score minus placebo score.
-    low, high
-        Two-sided confidence interval.
-    p_value
-        One-sided, of no excess: small when pairs across groups score more than placebo pairs.
-    standard_error
-        Standard error that respects people who serve in several triples.
-    n
-        Number of people compared.
-    n_effective
-        Number of equally used people that would be as informative as those who were compared.
-    df
-        Degrees of freedom of the interval and the p-value.
-    note
-        Why a number is missing or weak; empty if neither.
-    """
-
-    value: float
-    low: float
-    high: float
-    p_value: float
-    standard_error: float
-    n: int
-    n_effective: float
-    df: float
-    note: str = ""
-
-    @property
-    def is_estimated(self) -> bool:
-        """Whether it could be estimated."""
-        return bool(np.isfinite(self.value))
-
-    @property
-    def is_weak(self) -> bool:
-        """Whether it is based on so few independent people that error rates are approximate."""
-        return self.is_estimated and self.n_effective < FEW_INDEPENDENT_PEOPLE
 
 
 def excess(
@@ -105,7 +64,7 @@ def excess(
     control: ArrayLike | None = None,
     confidence: float = 0.95,
     min_people: int = MIN_PEOPLE,
-) -> ExcessEstimate:
+) -> Estimate:
     r"""Mean excess of `delta` over `placebo_delta`, with interval and one-sided p-value.
 
     People have equal weight, whatever their number of triples. With a control c, the estimate is the intercept of
@@ -166,7 +125,7 @@ def excess_columns(
     control: ArrayLike | None = None,
     confidence: float = 0.95,
     min_people: int = MIN_PEOPLE,
-) -> tuple[ExcessEstimate, ...]:
+) -> tuple[Estimate, ...]:
     """Excess of each column of `delta` over the same column of `placebo_delta`; see `excess`.
 
     All columns share the weights of the triples. So when the columns of `delta` add up to a score (the
@@ -194,7 +153,7 @@ def excess_columns(
         return tuple(too_few(n, min_people, left_out) for _ in difference.T)
     share = _equal_share_per_person(people[:, 0])
     overlap = Overlap.of(people, share / n)
-    found: list[ExcessEstimate] = []
+    found: list[Estimate] = []
     for part in column_blocks(difference, _COLUMNS_AT_ONCE):
         fit = ExcessMoments.of(share, adjust, part).fit()
         variance = overlap.variance(fit.residuals(share, adjust, part))
@@ -311,7 +270,7 @@ def excess_by(
     control: ArrayLike | None = None,
     confidence: float = 0.95,
     min_people: int = MIN_PEOPLE,
-) -> dict[object, ExcessEstimate]:
+) -> dict[object, Estimate]:
     """Excess within each value of `by` (group, label, decision, any column), of shape (n_triples,).
 
     Each value has its own weights and control slope. A value with too few people is present, with NaN.
@@ -329,7 +288,7 @@ def excess_by(
             f"`by` must hold one value per triple, got {len(values)} values and {len(scores)} triples."
         )
     adjust = None if control is None else np.asarray(control)
-    found: dict[object, ExcessEstimate] = {}
+    found: dict[object, Estimate] = {}
     for value in np.unique(values):
         inside = values == value
         found[value.item()] = excess(
@@ -343,19 +302,18 @@ def excess_by(
     return found
 
 
-def estimated(value: float, error: float, n: int, n_effective: float, confidence: float, note: str) -> ExcessEstimate:
-    """An estimate with its interval, p-value and note, from its value and standard error."""
+def estimated(value: float, error: float, n: int, n_effective: float, confidence: float, note: str) -> Estimate:
+    """An estimate with its interval, one-sided p-value and note, from its value and standard error."""
     df = max(n_effective - 1, 1.0)
     if error <= ROUNDING and abs(value) <= ROUNDING:
         note = _joined("pairs and placebo pairs differ by no more than rounding", note)
-        return ExcessEstimate(0.0, 0.0, 0.0, 1.0, 0.0, n, n_effective, df, note)
+        return Estimate(0.0, 0.0, 0.0, 0.0, 1.0, n, note, df, n_effective)
     if n_effective < FEW_INDEPENDENT_PEOPLE:
         note = _joined(
             f"few independent people: {n} compared, worth {n_effective:.0f}; error rates are approximate", note
         )
-    half = float(stats.t.ppf((1 + confidence) / 2, df)) * error
-    p_value = float(stats.t.sf(value / error, df)) if error > 0 else float(value <= 0)
-    return ExcessEstimate(value, value - half, value + half, p_value, error, n, n_effective, df, note)
+    half = student_quantile(confidence, df) * error
+    return Estimate(value, value - half, value + half, error, p_above(value, error, df), n, note, df, n_effective)
 
 
 def left_out_note(n: int) -> str:
@@ -363,16 +321,10 @@ def left_out_note(n: int) -> str:
     return f"{n} triples without a score left out" if n else ""
 
 
-def not_estimated(n: int, note: str) -> ExcessEstimate:
-    """No estimate, with the reason."""
-    nan = float("nan")
-    return ExcessEstimate(nan, nan, nan, nan, nan, n, nan, nan, note)
-
-
-def too_few(n: int, min_people: int, note: str = "") -> ExcessEstimate:
+def too_few(n: int, min_people: int, note: str = "") -> Estimate:
     """No estimate, because too few people were compared."""
     needed = max(min_people, 2)
-    return not_estimated(n, _joined(f"not estimated: {n} people with a triple, at least {needed} needed", note))
+    return not_estimable(_joined(f"not estimated: {n} people with a triple, at least {needed} needed", note), n)
 
 
 def _joined(*notes: str) -> str:
@@ -555,7 +507,7 @@ def estimate_excesses(
     parts: Parts[P],
     crew: Crew = ONE_THREAD,
     device: torch.device | None = None,
-) -> list[tuple[ExcessEstimate, ...]]:
+) -> list[tuple[Estimate, ...]]:
     """The excess of each column of each question.
 
     The estimates equal those of `excess_columns` for all triples at once, up to rounding.
@@ -575,7 +527,7 @@ def estimate_excesses(
         return []
     place = device or torch.device("cpu")
     note = left_out_note(parts.n_left_out)
-    found: list[list[ExcessEstimate]] = [[] for _ in questions]
+    found: list[list[Estimate]] = [[] for _ in questions]
     with one_torch_thread():
         moments = excess_moments(questions, parts, crew, place)
         pieces: list[_Piece[P]] = []
@@ -806,7 +758,7 @@ class _ClusterSums(Generic[P]):
         of_piece = torch.tensor([k for k, piece in enumerate(block) for _ in range(piece.n_columns)], device=device)
         return cls(block, of_piece, _PeopleSums.zeros(n_reference, len(of_piece), len(block), device))
 
-    def estimates(self, note: str) -> Iterator[list[ExcessEstimate]]:
+    def estimates(self, note: str) -> Iterator[list[Estimate]]:
         """Those of each piece."""
         sums = self.people
         of_reference = deleted_squares(sums.over_reference, sums.leverage[:, self.of_piece])

@@ -136,7 +136,7 @@ def _contrast_weighted(
     if error == 0:
         return no_contrast("not estimable: the weighted rates have no spread")
     return RateContrast(
-        difference=Estimate(difference, max(-1.0, difference - z * error), min(1.0, difference + z * error)),
+        difference=Estimate(difference, max(-1.0, difference - z * error), min(1.0, difference + z * error), error),
         ratio=log_scale("approval ratio", lambda p: 1 / p, lambda p: p),
         odds_ratio=log_scale("odds ratio", lambda p: 1 / (p * (1 - p)), lambda p: p / (1 - p)),
         p_value=p_two_sided(difference, error),
@@ -299,7 +299,7 @@ def approval_disparity(
             n_approved=members.count(counted_approvals[code]),
             n_effective=n_effective,
             approval_rate=group_rate(members, code, approved, everyone, "no one", confidence),
-            rate_difference_group_minus_reference_pp=_in_percentage_points(found.difference),
+            rate_difference_group_minus_reference_pp=found.difference.scaled(100.0),
             approval_ratio_group_over_reference=found.ratio,
             odds_ratio_group_over_reference=found.odds_ratio,
             p_value=found.p_value,
@@ -361,10 +361,6 @@ def _shortfalls(approved: Ints, members: Membership, reference_code: int) -> lis
         return lacking if math.isnan(lacking) else max(0.0, lacking)
 
     return [of(code) for code in range(len(members.names))]
-
-
-def _in_percentage_points(share: Estimate) -> Estimate:
-    return Estimate(share.value * 100.0, share.low * 100.0, share.high * 100.0, share.note)
 
 
 @dataclass(frozen=True)

@@ -238,7 +238,7 @@ def _mantel_haenszel(tables: Floats, confidence: float) -> Estimate:
             "not estimable: infinite in the sample, no segment has the group denied and the reference approved"
         )
     if not (a * d).any():
-        return Estimate(0.0, 0.0, math.nan, "no upper end: no segment has the group approved and the reference denied")
+        return Estimate(0.0, 0.0, note="no upper end: no segment has the group approved and the reference denied")
     pooled = StratifiedTable(tables)
     low, high = pooled.oddsratio_pooled_confint(alpha=1 - confidence)
     return Estimate(float(pooled.oddsratio_pooled), float(low), float(high))
