@@ -26,13 +26,14 @@ from evenhand.auditing.people import People, person_buckets
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import PairMetrics
-from evenhand.auditing.triples import BatchEvidence, Design, KeptTriples, main_questions, values_present
+from evenhand.auditing.triples import BatchEvidence
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.fingerprints import hash_rows
 from evenhand.inputs.group_probabilities import FEWEST_EXPECTED, GroupProbabilities
 from evenhand.inputs.validation import Groups, as_groups
 from evenhand.metrics.excess import estimate_excesses
 from evenhand.metrics.pooling import pool
+from evenhand.metrics.triples import Design, KeptTriples, main_questions, values_present
 from evenhand.system.hashing import mixed_hash
 from evenhand.system.threads import Threads
 

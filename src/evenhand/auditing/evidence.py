@@ -24,26 +24,28 @@ from evenhand.auditing.people import person_buckets
 from evenhand.auditing.reasons import fewer_in_common
 from evenhand.auditing.reference import AuditReference
 from evenhand.auditing.summary import quantiles_of_parts
-from evenhand.auditing.triples import (
+from evenhand.auditing.triples import EvidenceSums
+from evenhand.exceptions import DataFileError
+from evenhand.matching.placebos import N_NEAR
+from evenhand.metrics.adjustment import NullScores, holm
+from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided
+from evenhand.metrics.excess import estimate_excesses
+from evenhand.metrics.influence import excess_influence, folded
+from evenhand.metrics.score_gap import FinanceControls, GroupGap, group_gap, smallest_p_values
+from evenhand.metrics.triples import (
     Design,
-    EvidenceSums,
+    KeptTriples,
     Nearest,
+    Parts,
     Present,
+    Question,
     RegimeB,
-    Triples,
     Weights,
     WithinDistance,
     main_questions,
     split_questions,
     values_present,
 )
-from evenhand.exceptions import DataFileError
-from evenhand.matching.placebos import N_NEAR
-from evenhand.metrics.adjustment import NullScores, holm
-from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided
-from evenhand.metrics.excess import InMemory, Parts, Question, estimate_excesses
-from evenhand.metrics.influence import excess_influence, folded
-from evenhand.metrics.score_gap import FinanceControls, GroupGap, group_gap, smallest_p_values
 from evenhand.system.threads import ONE_THREAD, Crew, sum_in_order
 
 
@@ -61,24 +63,24 @@ class ByGroups:
         The triples in the order of their two groups, and a code of the groups; None if all triples are passed on.
     """
 
-    triples: Parts[Triples]
+    triples: Parts
     n_groups: int
     order: Ints | None = None
     code: Ints | None = None
 
     @classmethod
-    def of(cls, triples: Parts[Triples], n_groups: int) -> ByGroups:
+    def of(cls, triples: Parts, n_groups: int) -> ByGroups:
         """Locate the triples; with two groups, all triples are between them."""
-        if n_groups <= 2 or not isinstance(triples, InMemory):
+        if n_groups <= 2 or not isinstance(triples, KeptTriples):
             return cls(triples, n_groups)
         group, other = triples.part.group, triples.part.other_group
         code = np.minimum(group, other) * n_groups + np.maximum(group, other)
         order = np.argsort(code, kind="stable")
         return cls(triples, n_groups, order, code[order])
 
-    def between(self, first: int, second: int) -> Parts[Triples]:
+    def between(self, first: int, second: int) -> Parts:
         """Triples that include all those between two groups; if they are in memory, only those."""
-        if self.order is None or self.code is None or not isinstance(self.triples, InMemory):
+        if self.order is None or self.code is None or not isinstance(self.triples, KeptTriples):
             return self.triples
         code = min(first, second) * self.n_groups + max(first, second)
         start, stop = np.searchsorted(self.code, [code, code + 1])
@@ -86,8 +88,8 @@ class ByGroups:
 
 
 def excesses_by_groups(
-    questions: Sequence[Question[Triples]],
-    triples: Parts[Triples],
+    questions: Sequence[Question],
+    triples: Parts,
     n_groups: int,
     crew: Crew,
     device: torch.device | None,
@@ -323,7 +325,7 @@ def _with_detectable(estimate: Estimate) -> dict[str, Any]:
 
 def estimate_score_gaps(
     reference: AuditReference,
-    triples: Parts[Triples],
+    triples: Parts,
     features: Sequence[str],
     reference_group: str,
     buckets: NDArray[np.int64],
@@ -595,7 +597,7 @@ class Evidence:
 
 
 def estimate_evidence(
-    parts: Parts[Triples],
+    parts: Parts,
     sums: EvidenceSums,
     design: Design,
     present: Present,
@@ -626,7 +628,7 @@ def estimate_evidence(
     weighed = tuple(j for j, feature in enumerate(design.features) if feature not in design.without_weight)
     splits = split_questions(design, between, present)
     nearest = range(1, min(present.largest_rank, N_NEAR) + 1)
-    questions: list[Question[Triples]] = [
+    questions: list[Question] = [
         *main_questions(design, present),
         *(RegimeB(threshold) for threshold in _THRESHOLDS),
         *(Weights(a, b, weighed) for a, b in between if weighed),
@@ -703,7 +705,7 @@ def gather_evidence(
 
 
 def excess_influences(
-    triples: Parts[Triples],
+    triples: Parts,
     design: Design,
     present: Present,
     buckets: Ints,

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -45,6 +45,7 @@ from evenhand.metrics.sharing import (
     placed,
     squared_sums,
 )
+from evenhand.metrics.triples import Parts, Question, Triples
 from evenhand.system.threads import ONE_THREAD, Crew, device_turn, one_torch_thread
 
 MIN_PEOPLE = 10
@@ -367,144 +368,16 @@ def _checked(
     return difference, people.astype(np.int64), adjust
 
 
+T = TypeVar("T")
+
 _COLUMNS_OF_DEVICE = {"cpu": 16, "cuda": 256}  # bounds memory
 _MOST_SUMS = 1 << 24  # of the reference's people times estimates held at once: 128 MB
 _ESTIMATES_AT_ONCE = 64  # at least, so that the number of passes does not grow with the reference
 
 
-class Part(Protocol):
-    """Some triples: a person, someone of a different group and a placebo, the last two rows of the reference."""
-
-    @property
-    def unit(self) -> NDArray[np.signedinteger]:
-        """A code for each person, of shape (n,); rows of the same person have the same."""
-
-    @property
-    def person_row(self) -> NDArray[np.signedinteger]:
-        """The row that stands for the person in the reference, -1 for someone outside it."""
-
-    @property
-    def other(self) -> NDArray[np.signedinteger]:
-        """Row that stands for the one from the other group."""
-
-    @property
-    def own(self) -> NDArray[np.signedinteger]:
-        """Row that stands for the placebo."""
-
-    def __len__(self) -> int: ...
-
-
-T = TypeVar("T")
-P = TypeVar("P", bound=Part)
-P_co = TypeVar("P_co", bound=Part, covariant=True)
-P_contra = TypeVar("P_contra", bound=Part, contravariant=True)
-
-
-class Parts(Protocol[P_co]):
-    """Triples in parts that can be iterated over repeatedly."""
-
-    @property
-    def n_reference(self) -> int:
-        """Number of people in the reference."""
-
-    @property
-    def n_left_out(self) -> int:
-        """Triples that could not be used and are not in any part."""
-
-    def parts(self) -> Iterable[P_co]:
-        """Parts; all triples of a person are in one."""
-
-    def ranges(self) -> Iterable[tuple[P_co, int, int]]:
-        """Triples whose two reference rows have the lower one in a range, with the range's two ends."""
-
-
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """What is averaged over which triples of a part.
-
-    Attributes
-    ----------
-    rows
-        The triples; None for all.
-    share
-        Weight of each triple: that of the person divided by the number of the person's selected triples, in all parts.
-    control
-        Controls of each, of shape (n, q).
-    difference
-        Values to average, of shape (n, n_columns).
-    n_people
-        Number of people, if people do not all have weight 1.
-    """
-
-    rows: Ints | None
-    share: Floats
-    control: Floats
-    difference: NDArray[np.floating]
-    n_people: float | None = None
-
-    def only(self, columns: slice) -> Selection:
-        """The same with some of the columns."""
-        return replace(self, difference=self.difference[:, columns])
-
-    def on(self, device: torch.device) -> Placed:
-        """The selection where its sums are taken, in double precision."""
-        share, control, difference = (
-            placed(array, device, torch.float64) for array in (self.share, self.control, self.difference)
-        )
-        return Placed(share, control, difference, None if self.rows is None else placed(self.rows, device))
-
-
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """A selection on a device."""
-
-    share: Tensor
-    control: Tensor
-    difference: Tensor
-    rows: Tensor | None
-
-    def spread(self, values: Tensor, whole: Tensor) -> None:
-        """Write rows of values into those of all triples of a part, in the rows of triples that were selected."""
-        whole[slice(None) if self.rows is None else self.rows] = values
-
-
-class Question(Protocol[P_contra]):
-    """A selection of triples and columns, the same for every part."""
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns."""
-
-    def of(self, part: P_contra) -> Selection:
-        """The selection of one part."""
-
-
-@dataclass(frozen=True, eq=False)
-class InMemory(Generic[P]):
-    """Triples in a single part."""
-
-    part: P
-    n_reference: int
-    n_left_out: int = 0
-
-    def parts(self) -> Iterable[P]:
-        """The part."""
-        return [self.part]
-
-    def ranges(self) -> Iterable[tuple[P, int, int]]:
-        """The whole part."""
-        return [(self.part, 0, self.n_reference)]
-
-
-def smallest_row(part: Part) -> NDArray[np.signedinteger]:
-    """The lower row of the couple that a triple of someone outside the reference makes."""
-    lower: NDArray[np.signedinteger] = np.minimum(part.other, part.own)
-    return lower
-
-
 def estimate_excesses(
-    questions: Sequence[Question[P]],
-    parts: Parts[P],
+    questions: Sequence[Question],
+    parts: Parts,
     crew: Crew = ONE_THREAD,
     device: torch.device | None = None,
 ) -> list[tuple[Estimate, ...]]:
@@ -530,7 +403,7 @@ def estimate_excesses(
     found: list[list[Estimate]] = [[] for _ in questions]
     with one_torch_thread():
         moments = excess_moments(questions, parts, crew, place)
-        pieces: list[_Piece[P]] = []
+        pieces: list[_Piece] = []
         for k, (question, moment) in enumerate(zip(questions, moments, strict=True)):
             n_people = 0 if moment is None else round(moment.n_people)
             if moment is None or n_people < max(MIN_PEOPLE, 2):
@@ -548,11 +421,11 @@ def estimate_excesses(
 
 
 @dataclass(frozen=True, eq=False)
-class _Piece(Generic[P]):
+class _Piece:
     """Some columns of a question that enough people answer, and their regressions; `place` is the question's."""
 
     place: int
-    question: Question[P]
+    question: Question
     columns: slice
     fit: ExcessFit
 
@@ -562,11 +435,11 @@ class _Piece(Generic[P]):
 
 
 def excess_moments(
-    questions: Sequence[Question[P]], parts: Parts[P], crew: Crew, device: torch.device
+    questions: Sequence[Question], parts: Parts, crew: Crew, device: torch.device
 ) -> list[ExcessMoments | None]:
     """Sums that the regression of each question follows from; None without a part."""
 
-    def of_part(part: P) -> list[ExcessMoments]:
+    def of_part(part: Triples) -> list[ExcessMoments]:
         with device_turn(device.type):
             return [_moments_of(question, part, device) for question in questions]
 
@@ -578,7 +451,7 @@ def excess_moments(
     return found
 
 
-def _moments_of(question: Question[P], part: P, device: torch.device) -> ExcessMoments:
+def _moments_of(question: Question, part: Triples, device: torch.device) -> ExcessMoments:
     chosen = question.of(part)
     blocks = []
     for columns in _column_slices(question.n_columns, device):
@@ -592,14 +465,14 @@ def _column_slices(n_columns: int, device: torch.device) -> list[slice]:
     return [slice(first, min(first + width, n_columns)) for first in range(0, n_columns, width)]
 
 
-def _pieces(place: int, question: Question[P], fit: ExcessFit, device: torch.device) -> list[_Piece[P]]:
+def _pieces(place: int, question: Question, fit: ExcessFit, device: torch.device) -> list[_Piece]:
     return [
         _Piece(place, question, columns, replace(fit, coefficients=fit.coefficients[:, columns]))
         for columns in _column_slices(question.n_columns, device)
     ]
 
 
-def _passes(pieces: Sequence[_Piece[P]], n_reference: int, device: torch.device) -> Iterator[list[list[_Piece[P]]]]:
+def _passes(pieces: Sequence[_Piece], n_reference: int, device: torch.device) -> Iterator[list[list[_Piece]]]:
     """Blocks of pieces that are added up together, in passes that keep their sums over the reference bounded."""
     width = _COLUMNS_OF_DEVICE.get(device.type, _COLUMNS_OF_DEVICE["cpu"])
     blocks = _filled(pieces, lambda piece: piece.n_columns, width)
@@ -621,11 +494,11 @@ def _filled(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator
         yield found
 
 
-def _add_people(sums: Sequence[_ClusterSums[P]], parts: Parts[P], crew: Crew) -> None:
+def _add_people(sums: Sequence[_ClusterSums], parts: Parts, crew: Crew) -> None:
     # The function may be sent to processes, without the sums.
     device, n_reference, blocks = sums[0].of_piece.device, parts.n_reference, [(s.block, s.of_piece) for s in sums]
 
-    def of_part(part: P) -> tuple[Tensor, list[_PeopleSums]]:
+    def of_part(part: Triples) -> tuple[Tensor, list[_PeopleSums]]:
         with device_turn(device.type):
             people = PeopleOfPart.of(_people(part, device), n_reference)
             found = [_PeopleSums.of(people, *_residuals(block, part, device), of_piece) for block, of_piece in blocks]
@@ -636,10 +509,10 @@ def _add_people(sums: Sequence[_ClusterSums[P]], parts: Parts[P], crew: Crew) ->
             total.people.add(rows, more)
 
 
-def _add_couples(sums: Sequence[_ClusterSums[P]], parts: Parts[P], crew: Crew) -> None:
+def _add_couples(sums: Sequence[_ClusterSums], parts: Parts, crew: Crew) -> None:
     device, n_reference, blocks = sums[0].of_piece.device, parts.n_reference, [s.block for s in sums]
 
-    def of_range(item: tuple[P, int, int]) -> list[Tensor] | None:
+    def of_range(item: tuple[Triples, int, int]) -> list[Tensor] | None:
         part, low, high = item
         if not len(part):
             return None
@@ -652,7 +525,7 @@ def _add_couples(sums: Sequence[_ClusterSums[P]], parts: Parts[P], crew: Crew) -
             total.people.shared_squares.add_(more)
 
 
-def _residuals(block: Sequence[_Piece[P]], part: P, device: torch.device) -> tuple[Tensor, Tensor]:
+def _residuals(block: Sequence[_Piece], part: Triples, device: torch.device) -> tuple[Tensor, Tensor]:
     """Residuals of all columns of a block, and weights for each piece; 0 for triples of the part not selected."""
     n_columns = sum(piece.n_columns for piece in block)
     residual, weight = (
@@ -668,7 +541,7 @@ def _residuals(block: Sequence[_Piece[P]], part: P, device: torch.device) -> tup
     return residual, weight
 
 
-def _people(part: Part, device: torch.device) -> People:
+def _people(part: Triples, device: torch.device) -> People:
     columns = (part.unit, part.person_row, part.other, part.own)
     return People(*(placed(codes, device, torch.int64) for codes in columns))
 
@@ -737,7 +610,7 @@ class _PeopleSums:
 
 
 @dataclass(frozen=True, eq=False)
-class _ClusterSums(Generic[P]):
+class _ClusterSums:
     """What the variances of a block of columns are made of.
 
     Attributes
@@ -748,12 +621,12 @@ class _ClusterSums(Generic[P]):
         Sums over the people of all parts that were added.
     """
 
-    block: Sequence[_Piece[P]]
+    block: Sequence[_Piece]
     of_piece: Tensor
     people: _PeopleSums
 
     @classmethod
-    def zeros(cls, block: Sequence[_Piece[P]], n_reference: int, device: torch.device) -> _ClusterSums[P]:
+    def zeros(cls, block: Sequence[_Piece], n_reference: int, device: torch.device) -> _ClusterSums:
         """No triples yet."""
         of_piece = torch.tensor([k for k, piece in enumerate(block) for _ in range(piece.n_columns)], device=device)
         return cls(block, of_piece, _PeopleSums.zeros(n_reference, len(of_piece), len(block), device))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -18,22 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.arrays import Floats, Ints
-from evenhand.metrics.excess import Part, Parts, Question, Selection, excess_moments
+from evenhand.metrics.excess import excess_moments
 from evenhand.metrics.sharing import Gathered, placed
+from evenhand.metrics.triples import Parts, Question, Selection, Triples
 from evenhand.system.threads import ONE_THREAD, Crew
 
 N_BUCKETS = 1024
-
-
-class PartOfPeople(Part, Protocol):
-    """Triples whose people are in buckets."""
-
-    @property
-    def bucket(self) -> Ints:
-        """Bucket of the person."""
-
-
-P = TypeVar("P", bound=PartOfPeople)
 
 
 def bucket_sums(values: Tensor, *buckets: Tensor) -> Tensor:
@@ -50,20 +39,20 @@ def bucket_sums(values: Tensor, *buckets: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _First(Generic[P]):
+class _First:
     """A question with no more than its first columns."""
 
-    question: Question[P]
+    question: Question
     n_columns: int
 
-    def of(self, part: P) -> Selection:
+    def of(self, part: Triples) -> Selection:
         """The selection of one part."""
         return self.question.of(part).only(slice(self.n_columns))
 
 
 def excess_influence(
-    questions: Sequence[tuple[Question[P], int]],
-    parts: Parts[P],
+    questions: Sequence[tuple[Question, int]],
+    parts: Parts,
     reference_buckets: Ints,
     device: torch.device | None = None,
     crew: Crew = ONE_THREAD,
@@ -91,7 +80,7 @@ def excess_influence(
     ]
     buckets = placed(reference_buckets, place)
 
-    def of_part(part: P) -> list[Tensor]:
+    def of_part(part: Triples) -> list[Tensor]:
         columns = (part.bucket, part.other, part.own)
         own, other, placebo = (placed(codes, place, torch.int64) for codes in columns)
         found = []
