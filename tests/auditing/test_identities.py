@@ -10,7 +10,7 @@ from evenhand.auditing.evidence import Influence, Influences, gap_key
 from evenhand.auditing.people import People, fingerprint_of, is_same_people, people_prints, person_buckets, shown_prints
 from evenhand.inputs.fingerprints import hash_rows
 from evenhand.inputs.validation import as_groups
-from evenhand.metrics.influence import N_BUCKETS
+from evenhand.metrics.sharing import N_BUCKETS
 
 
 @pytest.fixture(scope="module")

@@ -29,9 +29,9 @@ from evenhand.exceptions import DataFileError
 from evenhand.matching.placebos import N_NEAR
 from evenhand.metrics.adjustment import NullScores, holm
 from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided
-from evenhand.metrics.excess import estimate_excesses
-from evenhand.metrics.influence import excess_influence, folded
+from evenhand.metrics.excess import estimate_excesses, excess_influence
 from evenhand.metrics.score_gap import FinanceControls, GroupGap, group_gap, smallest_p_values
+from evenhand.metrics.sharing import folded
 from evenhand.metrics.triples import (
     Design,
     KeptTriples,
@@ -714,13 +714,12 @@ def excess_influences(
 ) -> dict[str, Floats]:
     """Influences of people on the excess and on weighing, by name."""
     scores, _, balanced, reasons, _ = main_questions(design, present)
-    wanted = [(scores, 3), (balanced, 1), (reasons, 1)]
-    *found, of_reasons = excess_influence(wanted, triples, buckets, device, crew)
+    *found, of_reasons = excess_influence([scores, balanced, reasons], triples, buckets, device, crew)
     names = ("excess", "excess: input gap", "weighing", "excess_balanced")
     both = np.hstack(found).T
     return {
         **(dict(zip(names, both, strict=True)) if len(both) else {}),
-        **dict.fromkeys(("excess: shared reasons",) if of_reasons.size else (), of_reasons.ravel()),
+        **dict.fromkeys(("excess: shared reasons",) if of_reasons.size else (), of_reasons[:, :1].ravel()),
     }
 
 

@@ -21,7 +21,7 @@ from evenhand.inputs.group_probabilities import PersonProbabilities
 from evenhand.inputs.roles import MISSING, Rows
 from evenhand.inputs.validation import Groups, category_text
 from evenhand.matching.identity import Identity
-from evenhand.metrics.influence import N_BUCKETS
+from evenhand.metrics.sharing import N_BUCKETS
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.hashing import person_hash
 

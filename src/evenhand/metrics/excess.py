@@ -4,12 +4,10 @@ A triple is a person, a match in a different group and a placebo in the person's
 match or the placebo of many, so triples are not independent; the standard errors here sum over every two
 triples with a person in common, in time that grows with the number of triples and not with its square.
 
-Estimate many excesses at once from triples in parts, with the standard errors of `excess`.
-
-The parts may be on disk. Three passes are made over them: for the regressions, for sums over each person, and for
-sums over every two people of the reference. The first two go by part, which holds all triples of a person; the third
-goes by ranges of the reference, because two of its people may meet in triples of any part. Memory grows with the
-reference, not with the number of triples.
+`estimate_excesses` estimates many excesses at once from triples in parts, which may be on disk. Three passes are made
+over them: for the regressions, for sums over each person, and for sums over every two people of the reference. The
+first two go by part, which holds all triples of a person; the third goes by ranges of the reference, because two of
+its people may meet in triples of any part. Memory grows with the reference, not with the number of triples.
 """
 
 from __future__ import annotations
@@ -35,9 +33,11 @@ from evenhand.metrics.estimate import (
     vector,
 )
 from evenhand.metrics.sharing import (
+    N_BUCKETS,
     Overlap,
     People,
     PeopleOfPart,
+    bucket_sums,
     column_blocks,
     couples_of_reference,
     deleted_squares,
@@ -646,3 +646,55 @@ class _ClusterSums:
                 estimated(value, error, piece.fit.n_people, n_effective, 0.95, note)
                 for value, error in zip(piece.fit.values.tolist(), own, strict=True)
             ]
+
+
+def excess_influence(
+    questions: Sequence[Question],
+    parts: Parts,
+    reference_buckets: Ints,
+    device: torch.device | None = None,
+    crew: Crew = ONE_THREAD,
+) -> list[Floats]:
+    """Influences of people on excesses, for each question of shape (N_BUCKETS, n_columns); no columns without people.
+
+    Parameters
+    ----------
+    questions
+        What is averaged.
+    parts
+        The triples, which are iterated over twice.
+    reference_buckets
+        Bucket of each person of the reference.
+    device
+        Where sums are taken; None for the CPU.
+    crew
+        Who works on parts at the same time; the influences are the same to the last bit for any.
+    """
+    place = device or torch.device("cpu")
+    fits = [
+        None if one is None or round(one.n_people) < 1 else one.fit()
+        for one in excess_moments(questions, parts, crew, place)
+    ]
+    buckets = placed(reference_buckets, place)
+
+    def of_part(part: Triples) -> list[Tensor]:
+        columns = (part.bucket, part.other, part.own)
+        own, other, placebo = (placed(codes, place, torch.int64) for codes in columns)
+        sums = []
+        for question, fit in zip(questions, fits, strict=True):
+            n_columns = 0 if fit is None else question.n_columns
+            residual = torch.zeros((len(part), n_columns), dtype=torch.float64, device=place)
+            if fit is not None:
+                there = question.of(part).on(place)
+                there.spread(fit.residuals(there.share, there.control, there.difference), residual)
+            sums.append(bucket_sums(residual, own, buckets[other], buckets[placebo]))
+        return sums
+
+    totals = [
+        np.zeros((N_BUCKETS, 0 if fit is None else question.n_columns))
+        for question, fit in zip(questions, fits, strict=True)
+    ]
+    for sums in crew.in_order(of_part, parts.parts()):
+        for total, more in zip(totals, sums, strict=True):
+            total += more.cpu().numpy()
+    return totals
