@@ -38,7 +38,6 @@ from evenhand.metrics.sharing import (
     People,
     PeopleOfPart,
     bucket_sums,
-    column_blocks,
     couples_of_reference,
     deleted_squares,
     effective_number,
@@ -51,10 +50,15 @@ from evenhand.system.threads import ONE_THREAD, Crew, device_turn, one_torch_thr
 MIN_PEOPLE = 10
 """With fewer people, the excess is not estimated."""
 
-_COLUMNS_AT_ONCE = 4
-
 ROUNDING = 1e-6
 """Differences of scores below this are rounding: attributions are computed in single precision."""
+
+_COLUMNS_AT_ONCE = 4
+_COLUMNS_OF_DEVICE = {"cpu": 16, "cuda": 256}  # bounds memory
+_MOST_SUMS = 1 << 24  # of the reference's people times estimates held at once: 128 MB
+_ESTIMATES_AT_ONCE = 64  # at least, so that the number of passes does not grow with the reference
+
+T = TypeVar("T")
 
 
 def excess(
@@ -149,13 +153,15 @@ def excess_columns(
     if n_left_out:
         difference, people, adjust = difference[usable], people[usable], adjust[usable]
     left_out = left_out_note(n_left_out)
-    n = len(np.unique(people[:, 0]))
+    _, code, count = np.unique(people[:, 0], return_inverse=True, return_counts=True)
+    n = len(count)
     if n < max(min_people, 2):
         return tuple(too_few(n, min_people, left_out) for _ in difference.T)
-    share = _equal_share_per_person(people[:, 0])
+    share = 1 / count[code]
     overlap = Overlap.of(people, share / n)
     found: list[Estimate] = []
-    for part in column_blocks(difference, _COLUMNS_AT_ONCE):
+    for first in range(0, difference.shape[1], _COLUMNS_AT_ONCE):
+        part = difference[:, first : first + _COLUMNS_AT_ONCE].astype(np.float64)
         fit = ExcessMoments.of(share, adjust, part).fit()
         variance = overlap.variance(fit.residuals(share, adjust, part))
         found += [
@@ -163,6 +169,47 @@ def excess_columns(
             for v, s in zip(fit.values.tolist(), np.sqrt(variance).tolist(), strict=True)
         ]
     return tuple(found)
+
+
+def excess_by(
+    by: ArrayLike,
+    delta: ArrayLike,
+    placebo_delta: ArrayLike,
+    nodes: ArrayLike,
+    *,
+    control: ArrayLike | None = None,
+    confidence: float = 0.95,
+    min_people: int = MIN_PEOPLE,
+) -> dict[object, Estimate]:
+    """Excess within each value of `by` (group, label, decision, any column), of shape (n_triples,).
+
+    Each value has its own weights and control slope. A value with too few people is present, with NaN.
+
+    Examples
+    --------
+    >>> found = excess_by(["a", "b"] * 20, np.tile([0.3, 0.1], 20), np.full(40, 0.1), np.arange(40))
+    >>> {name: round(estimate.value, 3) for name, estimate in found.items()}
+    {'a': 0.2, 'b': 0.0}
+    """
+    values = np.asarray(by)
+    scores, floor, people = np.asarray(delta), np.asarray(placebo_delta), np.asarray(nodes)
+    if not len(values) == len(scores) == len(floor) == len(people):
+        raise InvalidInputError(
+            f"`by` must hold one value per triple, got {len(values)} values and {len(scores)} triples."
+        )
+    adjust = None if control is None else np.asarray(control)
+    found: dict[object, Estimate] = {}
+    for value in np.unique(values):
+        inside = values == value
+        found[value.item()] = excess(
+            scores[inside],
+            floor[inside],
+            people[inside],
+            control=None if adjust is None else adjust[inside],
+            confidence=confidence,
+            min_people=min_people,
+        )
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,47 +309,6 @@ def _design(control: Floats | Tensor) -> Tensor:
     return torch.cat([controls.new_ones((len(controls), 1)), controls], dim=1)
 
 
-def excess_by(
-    by: ArrayLike,
-    delta: ArrayLike,
-    placebo_delta: ArrayLike,
-    nodes: ArrayLike,
-    *,
-    control: ArrayLike | None = None,
-    confidence: float = 0.95,
-    min_people: int = MIN_PEOPLE,
-) -> dict[object, Estimate]:
-    """Excess within each value of `by` (group, label, decision, any column), of shape (n_triples,).
-
-    Each value has its own weights and control slope. A value with too few people is present, with NaN.
-
-    Examples
-    --------
-    >>> found = excess_by(["a", "b"] * 20, np.tile([0.3, 0.1], 20), np.full(40, 0.1), np.arange(40))
-    >>> {name: round(estimate.value, 3) for name, estimate in found.items()}
-    {'a': 0.2, 'b': 0.0}
-    """
-    values = np.asarray(by)
-    scores, floor, people = np.asarray(delta), np.asarray(placebo_delta), np.asarray(nodes)
-    if not len(values) == len(scores) == len(floor) == len(people):
-        raise InvalidInputError(
-            f"`by` must hold one value per triple, got {len(values)} values and {len(scores)} triples."
-        )
-    adjust = None if control is None else np.asarray(control)
-    found: dict[object, Estimate] = {}
-    for value in np.unique(values):
-        inside = values == value
-        found[value.item()] = excess(
-            scores[inside],
-            floor[inside],
-            people[inside],
-            control=None if adjust is None else adjust[inside],
-            confidence=confidence,
-            min_people=min_people,
-        )
-    return found
-
-
 def estimated(value: float, error: float, n: int, n_effective: float, confidence: float, note: str) -> Estimate:
     """An estimate with its interval, one-sided p-value and note, from its value and standard error."""
     df = max(n_effective - 1, 1.0)
@@ -330,12 +336,6 @@ def too_few(n: int, min_people: int, note: str = "") -> Estimate:
 
 def _joined(*notes: str) -> str:
     return "; ".join(note for note in notes if note)
-
-
-def _equal_share_per_person(person: Ints) -> Floats:
-    """Weights that sum to 1 for every person."""
-    _, code, count = np.unique(person, return_inverse=True, return_counts=True)
-    return 1 / count[code]
 
 
 def _checked(
@@ -366,13 +366,6 @@ def _checked(
         raise InvalidInputError("`nodes` names one person twice in a triple; the people of a row must differ.")
     difference: NDArray[np.floating] = scores - floor
     return difference, people.astype(np.int64), adjust
-
-
-T = TypeVar("T")
-
-_COLUMNS_OF_DEVICE = {"cpu": 16, "cuda": 256}  # bounds memory
-_MOST_SUMS = 1 << 24  # of the reference's people times estimates held at once: 128 MB
-_ESTIMATES_AT_ONCE = 64  # at least, so that the number of passes does not grow with the reference
 
 
 def estimate_excesses(
@@ -409,7 +402,11 @@ def estimate_excesses(
             if moment is None or n_people < max(MIN_PEOPLE, 2):
                 found[k] = [too_few(n_people, MIN_PEOPLE, note)] * question.n_columns
             else:
-                pieces += _pieces(k, question, moment.fit(), place)
+                fit = moment.fit()
+                pieces += [
+                    _Piece(k, question, columns, replace(fit, coefficients=fit.coefficients[:, columns]))
+                    for columns in _column_slices(question.n_columns, place)
+                ]
         for blocks in _passes(pieces, parts.n_reference, place):
             sums = [_ClusterSums.zeros(block, parts.n_reference, place) for block in blocks]
             _add_people(sums, parts, crew)
@@ -440,8 +437,16 @@ def excess_moments(
     """Sums that the regression of each question follows from; None without a part."""
 
     def of_part(part: Triples) -> list[ExcessMoments]:
+        moments = []
         with device_turn(device.type):
-            return [_moments_of(question, part, device) for question in questions]
+            for question in questions:
+                chosen, blocks = question.of(part), []
+                for columns in _column_slices(question.n_columns, device):
+                    there = chosen.only(columns).on(device)
+                    blocks.append(ExcessMoments.of(there.share, there.control, there.difference, chosen.n_people))
+                product = np.concatenate([block.product for block in blocks], axis=1)
+                moments.append(replace(blocks[0], product=product))
+        return moments
 
     found: list[ExcessMoments | None] = [None] * len(questions)
     for of_questions in crew.in_order(of_part, parts.parts()):
@@ -451,25 +456,9 @@ def excess_moments(
     return found
 
 
-def _moments_of(question: Question, part: Triples, device: torch.device) -> ExcessMoments:
-    chosen = question.of(part)
-    blocks = []
-    for columns in _column_slices(question.n_columns, device):
-        there = chosen.only(columns).on(device)
-        blocks.append(ExcessMoments.of(there.share, there.control, there.difference, chosen.n_people))
-    return replace(blocks[0], product=np.concatenate([block.product for block in blocks], axis=1))
-
-
 def _column_slices(n_columns: int, device: torch.device) -> list[slice]:
     width = _COLUMNS_OF_DEVICE.get(device.type, _COLUMNS_OF_DEVICE["cpu"])
     return [slice(first, min(first + width, n_columns)) for first in range(0, n_columns, width)]
-
-
-def _pieces(place: int, question: Question, fit: ExcessFit, device: torch.device) -> list[_Piece]:
-    return [
-        _Piece(place, question, columns, replace(fit, coefficients=fit.coefficients[:, columns]))
-        for columns in _column_slices(question.n_columns, device)
-    ]
 
 
 def _passes(pieces: Sequence[_Piece], n_reference: int, device: torch.device) -> Iterator[list[list[_Piece]]]:

@@ -8,7 +8,7 @@ their sums by bucket. People who share a bucket by chance add noise, but no bias
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -192,15 +192,9 @@ def effective_number(squares: float, fourth_powers: float) -> float:
     return squares**2 / fourth_powers
 
 
-def column_blocks(table: NDArray[np.floating], width: int) -> Iterator[Floats]:
-    """The columns in double precision, a few at a time: bounds memory."""
-    for first in range(0, table.shape[1], width):
-        yield table[:, first : first + width].astype(np.float64)
-
-
 @dataclass(frozen=True, eq=False)
 class People:
-    """The people of some triples, on a device; the fields are those of `clustering.Part`."""
+    """The people of some triples, on a device; the fields are those of `Triples`."""
 
     unit: Tensor
     person_row: Tensor

@@ -39,6 +39,11 @@ def wilson(x: float, n: float, confidence: float) -> tuple[float, float]:
     return (0.0 if x == 0 else float(low)), (1.0 if x == n else float(high))
 
 
+def rate_estimate(x: float, n: float, confidence: float, absent: str = "") -> Estimate:
+    """A rate of x in n with Wilson's interval; `absent` says why there is no one."""
+    return Estimate(x / n, *wilson(x, n, confidence)) if n else not_estimable(absent)
+
+
 def newcombe(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
     """Difference of rates with the hybrid score interval (Newcombe 1998, method 10)."""
     low, high = confint_proportions_2indep(x1, n1, x0, n0, method="newcomb", compare="diff", alpha=1 - confidence)
