@@ -9,8 +9,8 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import nn
 
 import evenhand as eh
-from evenhand.auditing import triples
 from evenhand.exceptions import InvalidInputError
+from evenhand.metrics import triples
 
 
 def audited(strength, n=1500, seed=0, **options):

@@ -11,7 +11,7 @@ from evenhand.auditing.identity import fingerprint_of, is_same_people, people_pr
 from evenhand.inputs.fingerprints import hash_rows
 from evenhand.inputs.people import People
 from evenhand.inputs.validation import as_groups
-from evenhand.metrics.influence import N_BUCKETS
+from evenhand.metrics.sharing import N_BUCKETS
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from evenhand.metrics import excess as clustering
-from evenhand.metrics.excess import InMemory, Selection, estimate_excesses, excess_columns
+from evenhand.metrics.excess import estimate_excesses, excess_columns
+from evenhand.metrics.triples import KeptTriples, Selection
 from evenhand.system.threads import Threads
 
 
@@ -81,7 +82,7 @@ def test_parts_and_ranges_give_the_errors_of_all_at_once(rng, monkeypatch, n_ins
         [np.where(whole.person_row >= 0, whole.person_row, 30 + whole.person), whole.other, whole.own]
     )
     expected = excess_columns(whole.difference, np.zeros_like(whole.difference), nodes, control=whole.control)
-    for parts in (InMemory(whole, 30), InParts(whole, 30)):
+    for parts in (KeptTriples(whole, 30), InParts(whole, 30)):
         (found,) = estimate_excesses([All(10)], parts)
         for mine, theirs in zip(found, expected, strict=True):
             first, second = asdict(mine), asdict(theirs)
@@ -108,12 +109,12 @@ def test_what_a_part_raises_in_a_thread_is_raised(rng):
 
 def test_few_people_and_no_questions(rng):
     whole = triples(rng, 8, 0, n_columns=2)
-    (found,) = estimate_excesses([All(2)], InMemory(whole, 30, n_left_out=3))
+    (found,) = estimate_excesses([All(2)], KeptTriples(whole, 30, n_left_out=3))
     assert [np.isnan(estimate.value) for estimate in found] == [True, True]
     assert found[0].note == "not estimated: 8 people with a triple, at least 10 needed; " + (
         "3 triples without a score left out"
     )
-    assert estimate_excesses([], InMemory(whole, 30)) == []
+    assert estimate_excesses([], KeptTriples(whole, 30)) == []
 
 
 @pytest.mark.gpu

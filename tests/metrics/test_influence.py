@@ -7,9 +7,10 @@ import pytest
 import torch
 from scipy import stats
 
-from evenhand.metrics.excess import InMemory, Selection, estimate_excesses
-from evenhand.metrics.influence import N_BUCKETS, bucket_sums, excess_influence, folded, standard_error_of_difference
+from evenhand.metrics.excess import estimate_excesses, excess_influence
 from evenhand.metrics.score_gap import FinanceControls, group_gap
+from evenhand.metrics.sharing import N_BUCKETS, bucket_sums, folded, standard_error_of_difference
+from evenhand.metrics.triples import KeptTriples, Selection
 
 N = 200
 
@@ -91,9 +92,9 @@ def paired(estimates, influence):
 
 def excess_pair(rng):
     part, buckets, _ = drawn(rng, of_other=1.0, shift=0.3)
-    parts = InMemory(part, N)
+    parts = KeptTriples(part, N)
     (estimates,) = estimate_excesses([Difference()], parts)
-    return paired(estimates, excess_influence([(Difference(), 2)], parts, buckets)[0])
+    return paired(estimates, excess_influence([Difference()], parts, buckets)[0])
 
 
 def gap_pair(rng):
@@ -118,13 +119,13 @@ def test_a_paired_interval_covers_and_is_narrower_than_the_independent_one(estim
 
 def test_the_same_estimate_twice_has_a_difference_of_exactly_no_noise():
     part, buckets, _ = drawn(np.random.default_rng(0))
-    (influence,) = excess_influence([(Difference(), 2)], InMemory(part, N), buckets)
+    (influence,) = excess_influence([Difference()], KeptTriples(part, N), buckets)
     assert standard_error_of_difference(0.1, 0.1, influence[:, 0], influence[:, 0]) == 0.0
 
 
 def test_influences_are_those_of_leaving_rows_out():
     part, buckets, _ = drawn(np.random.default_rng(1))
-    (influence,) = excess_influence([(Difference(), 2)], InMemory(part, N), buckets)
+    (influence,) = excess_influence([Difference()], KeptTriples(part, N), buckets)
     residual = (part.scores - part.scores.mean(axis=0)) / len(part)
     whose = np.column_stack([part.person, part.other, part.own])
     expected = [residual[(whose == v).any(axis=1)].sum(axis=0) for v in range(N)]

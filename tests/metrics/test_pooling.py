@@ -10,6 +10,7 @@ from statsmodels.imputation.bayes_mi import MI
 
 from evenhand.metrics.disparity.approvals import contrast_groups
 from evenhand.metrics.disparity.intervals import membership_of, weighted_mean
+from evenhand.metrics.estimate import Estimate, not_estimable
 from evenhand.metrics.pooling import DrawnEstimate, pool, pooled_influence, rubin
 
 
@@ -53,7 +54,7 @@ def difference(values, codes):
     parts = [weighted_mean(values, (codes == code).astype(float), np.ones(len(values))) for code in (0, 1)]
     influence = parts[1][1] - parts[0][1]
     value, error = parts[1][0] - parts[0][0], float(np.linalg.norm(influence))
-    return DrawnEstimate(value, value - 1.96 * error, value + 1.96 * error, error, influence=influence)
+    return DrawnEstimate(Estimate.from_error(value, error), influence)
 
 
 def test_the_variance_over_many_draws_is_that_of_weighting():
@@ -73,7 +74,7 @@ def test_the_variance_over_many_draws_is_that_of_weighting():
 
 
 def test_draws_that_are_alike_give_the_interval_of_one():
-    one = DrawnEstimate(0.1, -0.2, 0.7, 0.2, 12.0, np.array([0.3, 0.1, -0.4], dtype=np.float16))
+    one = DrawnEstimate(Estimate(0.1, -0.2, 0.7, 0.2, df=12.0), np.array([0.3, 0.1, -0.4], dtype=np.float16))
     found = pool([one] * 5)
     assert (found.value, found.low, found.high) == pytest.approx((0.1, -0.2, 0.7), abs=1e-12)
     assert (found.standard_error, found.df) == pytest.approx((0.2, 12.0))
@@ -82,7 +83,7 @@ def test_draws_that_are_alike_give_the_interval_of_one():
 
 def test_without_influences_the_interval_is_rubins():
     half = 0.1 * stats.t.ppf(0.975, 30.0)
-    draws = [DrawnEstimate(v, v - half, v + half, 0.1, 30.0) for v in (0.1, 0.2, 0.4)]
+    draws = [DrawnEstimate(Estimate(v, v - half, v + half, 0.1, df=30.0)) for v in (0.1, 0.2, 0.4)]
     found = pool(draws)
     assert pooled_influence(draws) is None
     assert (found.low, found.high) == pytest.approx((found.rubin_low, found.rubin_high), rel=1e-9)
@@ -92,7 +93,7 @@ def test_without_influences_the_interval_is_rubins():
 
 
 def test_a_draw_without_an_estimate_leaves_none_and_is_counted():
-    known = DrawnEstimate(0.1, 0.0, 0.2, 0.05)
-    found = pool([known, DrawnEstimate(*[math.nan] * 4), known])
+    known = DrawnEstimate(Estimate.from_error(0.1, 0.05))
+    found = pool([known, DrawnEstimate(not_estimable("no one")), known])
     assert math.isnan(found.value)
     assert found.note == "not estimable in 1 of 3 draws"

@@ -56,10 +56,8 @@ from evenhand.metrics.disparity import (
     segmented_approvals,
 )
 from evenhand.metrics.estimate import RowWeights, not_estimable
-from evenhand.metrics.excess import ExcessEstimate
-from evenhand.metrics.outcomes import GroupOutcome, Metric, group_outcomes, outcome_metrics
+from evenhand.metrics.outcomes import GroupOutcome, group_outcomes, outcome_metrics
 from evenhand.metrics.proxies import ProxyScreen, proxy_screen
-from evenhand.metrics.score_gap import GapColumn
 from evenhand.system.hashing import person_hash
 from evenhand.system.threads import one_thread_each
 
@@ -448,12 +446,12 @@ def _evidence(evidence: Evidence, scope: Scope) -> Evidence:
     changes: dict[str, Any] = {"score_gaps": tuple(_score_gap(gap, scope) for gap in evidence.score_gaps)}
     gone = ["label"] if not scope.labels else []
     if "weighing" in lost:
-        changes |= dict.fromkeys(_OF_WEIGHTS, _no_excess(lost["weighing"])) | {"weights": ()}
+        changes |= dict.fromkeys(_OF_WEIGHTS, not_estimable(_as_note(lost["weighing"]), n=0)) | {"weights": ()}
     if "regimes" in lost:
-        changes |= {"regime_b": _no_excess(lost["regimes"]), "regime_b_by_threshold": ()}
+        changes |= {"regime_b": not_estimable(_as_note(lost["regimes"]), n=0), "regime_b_by_threshold": ()}
         gone += ["decision"]
     if not scope.attributions:
-        nothing = _no_excess(lost["excess"])
+        nothing = not_estimable(_as_note(lost["excess"]), n=0)
         changes |= dict.fromkeys(("cec", "balanced", "reason_overlap", "rank_overlap"), nothing)
         changes |= {"compared_mean": nan, "placebo_mean": nan, "agreement": np.full((2, 2), nan)}
         changes |= dict.fromkeys(("splits", "features", "by_distance", "by_matches"), ())
@@ -480,11 +478,12 @@ def _score_gap(gap: ScoreGap, scope: Scope) -> ScoreGap:
     if not scope.attributions:
         changes |= {"features": (), "smallest_p": math.nan}
     if scope.outcome != "score":
-        changes["probability"] = _no_gap("the outcome is not a probability")
+        changes["probability"] = not_estimable("the outcome is not a probability")
     if scope.outcome == "decision":
         changes |= {"total": gap.decision, "unit": DECISION_UNIT}
     if not scope.decisions:
-        changes |= {"decision": _no_gap("there are no decisions"), "n_favor_group": None, "n_favor_reference": None}
+        nothing = not_estimable("there are no decisions")
+        changes |= {"decision": nothing, "n_favor_group": None, "n_favor_reference": None}
     return replace(gap, **changes)
 
 
@@ -495,8 +494,7 @@ def _limited_outcome(outcome: Outcome, scope: Scope) -> Outcome:
     if scope.labels and scope.decisions and "errors" in lost:  # for a value, or for decisions, whose errors are known
         why = {"auc": lost["errors"]}
     changes["metrics"] = {
-        name: Metric(math.nan, _as_note(why[name])) if name in why else metric
-        for name, metric in outcome.metrics.items()
+        name: not_estimable(_as_note(why[name])) if name in why else metric for name, metric in outcome.metrics.items()
     }
     changes["groups"] = tuple(_group(group, scope) for group in outcome.groups)
     changes["gaps"] = {name: _no_spread(gap, why) for name, gap in outcome.gaps.items()}
@@ -535,22 +533,7 @@ def _group(group: GroupOutcome, scope: Scope) -> GroupOutcome:
 
 
 def _no_spread(gap: GapEstimate, why: Mapping[str, str]) -> GapEstimate:
-    if gap.name not in why:
-        return gap
-    nan = math.nan
-    return replace(
-        gap, value=nan, low=nan, high=nan, rate="", group_low="", group_high="", note=_as_note(why[gap.name])
-    )
-
-
-def _no_excess(sentence: str) -> ExcessEstimate:
-    nan = math.nan
-    return ExcessEstimate(nan, nan, nan, nan, nan, 0, nan, nan, _as_note(sentence))
-
-
-def _no_gap(note: str) -> GapColumn:
-    nan = math.nan
-    return GapColumn(nan, nan, nan, nan, nan, nan, nan, note)
+    return GapEstimate(math.nan, name=gap.name, note=_as_note(why[gap.name])) if gap.name in why else gap
 
 
 def _as_note(sentence: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,10 @@ from evenhand.metrics.adjustment import holm
 from evenhand.metrics.cec import REGIMES
 from evenhand.metrics.disparity import ApprovalTable, GapEstimate, GroupApproval, approval_disparity, outcome_gaps
 from evenhand.metrics.disparity.intervals import SOFT_NOTE, weighted_mean
-from evenhand.metrics.estimate import Estimate, normal_quantile, size_found
-from evenhand.metrics.excess import ExcessEstimate, excess_columns
-from evenhand.metrics.outcomes import Metric
-from evenhand.metrics.pooling import DrawnEstimate, Pooled, group_contrasts, p_one_sided, pooled_influence
-from evenhand.metrics.score_gap import GapColumn, smallest_p_values
+from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable, p_above, p_two_sided
+from evenhand.metrics.excess import excess_columns
+from evenhand.metrics.pooling import DrawnEstimate, Pooled, group_contrasts, pooled_influence
+from evenhand.metrics.score_gap import smallest_p_values
 from evenhand.report.formatting import count, decimal, is_number, percent
 
 _Z = normal_quantile(0.95)
@@ -80,7 +79,7 @@ def draw_estimates(
 def _excesses(evidence: Evidence) -> Estimates:
     columns = {} if evidence.influences is None else evidence.influences.columns
     return {
-        DrawKey(name): _plain(getattr(evidence, place), columns.get(influence))
+        DrawKey(name): DrawnEstimate(getattr(evidence, place), columns.get(influence))
         for name, (place, influence) in EXCESSES.items()
     }
 
@@ -91,16 +90,11 @@ def _score_gaps(evidence: Evidence) -> Estimates:
     for gap in evidence.score_gaps:
         sides = (gap.group, gap.reference)
         for name, (place, unit) in SCORE_GAPS.items():
-            estimates[DrawKey(name, *sides)] = _plain(getattr(gap, place), columns.get(gap_key(*sides, unit)))
+            estimates[DrawKey(name, *sides)] = DrawnEstimate(getattr(gap, place), columns.get(gap_key(*sides, unit)))
         for row in gap.features:
             key = DrawKey("input", *sides, row.feature)
-            estimates[key] = _plain(row.estimate, columns.get(input_key(row.feature, *sides)))
+            estimates[key] = DrawnEstimate(row.estimate, columns.get(input_key(row.feature, *sides)))
     return estimates
-
-
-def _plain(found: ExcessEstimate | GapColumn, influence: NDArray[np.floating] | None) -> DrawnEstimate:
-    is_tested = not math.isnan(found.p_value)
-    return DrawnEstimate(found.value, found.low, found.high, found.standard_error, found.df, influence, is_tested)
 
 
 def _regimes(reference: Fitted, found: BatchFindings) -> Estimates:
@@ -110,7 +104,7 @@ def _regimes(reference: Fitted, found: BatchFindings) -> Estimates:
     first = 0 if reference.pool is found.people else len(found.people)
     nodes = np.column_stack([found.pairs.person[done], found.pairs.match[done] + first])
     if not len(nodes):
-        return {DrawKey(f"regime {name}"): _no_estimate() for name in REGIMES}
+        return {DrawKey(f"regime {name}"): DrawnEstimate(not_estimable("no pairs")) for name in REGIMES}
     is_in = np.column_stack([found.regime[done] == name for name in REGIMES]).astype(np.float64)
     shares = is_in.mean(axis=0)
     estimates: Estimates = {}
@@ -118,9 +112,8 @@ def _regimes(reference: Fitted, found: BatchFindings) -> Estimates:
     for name, share, column, error in zip(REGIMES, shares.tolist(), is_in.T, errors, strict=True):
         moved = np.repeat((column - share) / len(nodes), 2)
         influence = np.bincount(nodes.ravel(), moved, minlength=first + len(reference.pool)).astype(np.float64)
-        half = _Z * error.standard_error
         estimates[DrawKey(f"regime {name}")] = DrawnEstimate(
-            share, share - half, share + half, error.standard_error, influence=influence
+            Estimate.from_error(share, error.standard_error), influence
         )
     return estimates
 
@@ -152,8 +145,7 @@ def _approval_means(row: GroupApproval, reference: str, approved: _Means, code: 
     own, other = approved.influences[code], approved.influences[held_against]
     rate, reference_rate = approved.means[code], approved.means[held_against]
     n, n_reference = approved.sizes[code], approved.sizes[held_against]
-    apart = row.rate_difference_group_minus_reference_pp
-    difference = Estimate(apart.value / 100, apart.low / 100, apart.high / 100)
+    difference = row.rate_difference_group_minus_reference_pp.scaled(0.01)
     overall = (rate * n + reference_rate * n_reference) / (n + n_reference) if n and n_reference else math.nan
     null_error = math.sqrt(overall * (1 - overall) * (1 / n + 1 / n_reference)) if n and n_reference else math.nan
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -161,9 +153,7 @@ def _approval_means(row: GroupApproval, reference: str, approved: _Means, code: 
         of_odds = own / (rate * (1 - rate)) - other / (reference_rate * (1 - reference_rate))
     return {
         DrawKey("approval_difference", *sides): _of_interval(difference, own - other),
-        DrawKey("approval_test", *sides): DrawnEstimate(
-            difference.value, difference.low, difference.high, null_error, influence=own - other
-        ),
+        DrawKey("approval_test", *sides): DrawnEstimate(_with_error(difference, null_error), own - other),
         DrawKey("approval_ratio", *sides): _of_interval(_logarithms(row.approval_ratio_group_over_reference), of_ratio),
         DrawKey("approval_odds_ratio", *sides): _of_interval(_logarithms(row.odds_ratio_group_over_reference), of_odds),
     }
@@ -172,7 +162,7 @@ def _approval_means(row: GroupApproval, reference: str, approved: _Means, code: 
 def _widest_gaps(found: BatchFindings) -> Estimates:
     groups = found.people.groups
     gaps = outcome_gaps(found.people.labels, found.decision, groups.codes, names=groups.names)
-    return {DrawKey(name): _of_interval(Estimate(gap.value, gap.low, gap.high), None) for name, gap in gaps.items()}
+    return {DrawKey(name): _of_interval(gap, None) for name, gap in gaps.items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,21 +191,21 @@ class _Means:
     def difference(self, code: int, reference: int) -> DrawnEstimate:
         influence = self.influences[code] - self.influences[reference]
         value, error = self.means[code] - self.means[reference], float(np.linalg.norm(influence))
-        return DrawnEstimate(value, value - _Z * error, value + _Z * error, error, influence=influence)
+        return DrawnEstimate(Estimate.from_error(value, error), influence)
 
 
 def _of_interval(found: Estimate, influence: Floats | None) -> DrawnEstimate:
     """An estimate whose standard error is recovered from its interval."""
-    return DrawnEstimate(found.value, found.low, found.high, (found.high - found.low) / (2 * _Z), influence=influence)
+    return DrawnEstimate(_with_error(found, (found.high - found.low) / (2 * _Z)), influence)
+
+
+def _with_error(found: Estimate, error: float) -> Estimate:
+    return Estimate(found.value, found.low, found.high, error, p_two_sided(found.value, error), df=math.inf)
 
 
 def _logarithms(found: Estimate) -> Estimate:
     value, low, high = (math.log(x) if x > 0 else math.nan for x in (found.value, found.low, found.high))
     return Estimate(value, low, high)
-
-
-def _no_estimate() -> DrawnEstimate:
-    return DrawnEstimate(*(math.nan,) * 4)
 
 
 _RATIOS = ("approval_ratio", "approval_odds_ratio")
@@ -355,13 +345,13 @@ class DrawnGroups:
 
 
 def _thresholded(by_threshold: Estimates, key: DrawKey) -> dict[str, float]:
-    return {"thresholding": by_threshold[key].value} if key in by_threshold else {}
+    return {"thresholding": by_threshold[key].estimate.value} if key in by_threshold else {}
 
 
 def _p_value(key: DrawKey, pooled: Mapping[DrawKey, Pooled]) -> float:
     """The p-value of a metric; for approvals, that of equal rates, as in the approval table."""
     if key.metric in EXCESSES:
-        return p_one_sided(pooled[key])
+        return p_above(pooled[key].value, pooled[key].standard_error, pooled[key].df)
     if key.metric in ("approval_difference", "approval_ratio"):
         return pooled[replace(key, metric="approval_test")].p_value
     return pooled[key].p_value if key.reference else math.nan
@@ -413,8 +403,6 @@ def _other_uses(
 
 
 PooledDraws = Mapping[DrawKey, Pooled]
-
-_LEVEL = 0.05
 
 
 def pooled_evidence(
@@ -470,18 +458,13 @@ def _kept(influences: Mapping[DrawKey, Floats | None]) -> Influences:
     return Influences.of(named)
 
 
-def _excess(draws: Sequence[ExcessEstimate], pooled: Pooled) -> ExcessEstimate:
-    return ExcessEstimate(
-        value=pooled.value,
-        low=pooled.low,
-        high=pooled.high,
-        p_value=p_one_sided(pooled),
-        standard_error=pooled.standard_error,
-        n=round(float(np.mean([draw.n for draw in draws]))),
-        n_effective=float(np.mean([draw.n_effective for draw in draws])),
-        df=pooled.df,
-        note=pooled.note or draws[0].note,
-    )
+def _excess(draws: Sequence[Estimate], pooled: Pooled) -> Estimate:
+    p_value = p_above(pooled.value, pooled.standard_error, pooled.df)
+    return _as_estimate(replace(pooled, p_value=p_value, note=pooled.note or draws[0].note))
+
+
+def _as_estimate(pooled: Pooled) -> Estimate:
+    return Estimate(**{field.name: getattr(pooled, field.name) for field in fields(Estimate)})
 
 
 def _score_gap(
@@ -513,23 +496,14 @@ def _score_gap(
     )
 
 
-def _gap_column(draws: Sequence[GapColumn], pooled: Pooled) -> GapColumn:
+def _gap_column(draws: Sequence[Estimate], pooled: Pooled) -> Estimate:
     """A pooled gap; tested if most draws have enough people to test it."""
     error, is_tested = pooled.standard_error, not math.isnan(pooled.p_value)
     untested = [draw.note for draw in draws if math.isnan(draw.p_value)]
     usual = (
         Counter(untested).most_common(1)[0][0] if not is_tested and untested else draws[0].note if error == 0 else ""
     )
-    return GapColumn(
-        pooled.value,
-        pooled.low,
-        pooled.high,
-        pooled.p_value,
-        error,
-        pooled.df,
-        (size_found(error, pooled.df, _LEVEL, sides=2) if error > 0 else 0.0) if is_tested else math.nan,
-        pooled.note or usual,
-    )
+    return _as_estimate(replace(pooled, note=pooled.note or usual))
 
 
 def _correlation(influences: Sequence[Floats | None]) -> Floats:
@@ -554,7 +528,7 @@ def pooled_pairs(pairs: PairMetrics, draws: Sequence[PairMetrics], pooled: Poole
 def pooled_outcome(outcome: Outcome, pooled: PooledDraws, expected: Mapping[str, float]) -> Outcome:
     """Outcomes with pooled approvals and gaps; `expected` is the number of people in each group."""
     gaps = {name: _widest(gap, pooled[DrawKey(name)]) for name, gap in outcome.gaps.items()}
-    wanted = {name: Metric(gaps[name].value, gaps[name].note) for name in ("eo_gap", "sp_gap")}
+    wanted = {name: Estimate(gaps[name].value, note=gaps[name].note) for name in ("eo_gap", "sp_gap")}
     return replace(
         outcome,
         metrics={**outcome.metrics, **wanted},
@@ -620,4 +594,4 @@ def _approval(
 
 
 def _estimate(pooled: Pooled, scale: Callable[[float], float] = float) -> Estimate:
-    return Estimate(scale(pooled.value), scale(pooled.low), scale(pooled.high), pooled.note)
+    return Estimate(scale(pooled.value), scale(pooled.low), scale(pooled.high), note=pooled.note)

@@ -23,13 +23,14 @@ from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.identity import person_buckets
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import PairMetrics
-from evenhand.auditing.triples import BatchEvidence, Design, KeptTriples, main_questions, values_present
+from evenhand.auditing.triples import BatchEvidence
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.group_probabilities import FEWEST_EXPECTED
 from evenhand.inputs.people import People
 from evenhand.inputs.validation import Groups
 from evenhand.metrics.excess import estimate_excesses
 from evenhand.metrics.pooling import pool
+from evenhand.metrics.triples import Design, KeptTriples, main_questions, values_present
 from evenhand.system.threads import Threads
 
 

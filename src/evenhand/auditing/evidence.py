@@ -24,26 +24,28 @@ from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.identity import person_buckets
 from evenhand.auditing.reasons import fewer_in_common
 from evenhand.auditing.summary import quantiles_of_parts
-from evenhand.auditing.triples import (
+from evenhand.auditing.triples import EvidenceSums
+from evenhand.exceptions import DataFileError
+from evenhand.matching.placebos import N_NEAR
+from evenhand.metrics.adjustment import NullScores, holm
+from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided
+from evenhand.metrics.excess import estimate_excesses, excess_influence
+from evenhand.metrics.score_gap import FinanceControls, GroupGap, group_gap, smallest_p_values
+from evenhand.metrics.sharing import folded
+from evenhand.metrics.triples import (
     Design,
-    EvidenceSums,
+    KeptTriples,
     Nearest,
+    Parts,
     Present,
+    Question,
     RegimeB,
-    Triples,
     Weights,
     WithinDistance,
     main_questions,
     split_questions,
     values_present,
 )
-from evenhand.exceptions import DataFileError
-from evenhand.matching.placebos import N_NEAR
-from evenhand.metrics.adjustment import NullScores, holm
-from evenhand.metrics.estimate import p_two_sided
-from evenhand.metrics.excess import ExcessEstimate, InMemory, Parts, Question, estimate_excesses
-from evenhand.metrics.influence import excess_influence, folded
-from evenhand.metrics.score_gap import FinanceControls, GapColumn, GroupGap, group_gap, smallest_p_values
 from evenhand.system.threads import ONE_THREAD, Crew, sum_in_order
 
 
@@ -61,24 +63,24 @@ class ByGroups:
         The triples in the order of their two groups, and a code of the groups; None if all triples are passed on.
     """
 
-    triples: Parts[Triples]
+    triples: Parts
     n_groups: int
     order: Ints | None = None
     code: Ints | None = None
 
     @classmethod
-    def of(cls, triples: Parts[Triples], n_groups: int) -> ByGroups:
+    def of(cls, triples: Parts, n_groups: int) -> ByGroups:
         """Locate the triples; with two groups, all triples are between them."""
-        if n_groups <= 2 or not isinstance(triples, InMemory):
+        if n_groups <= 2 or not isinstance(triples, KeptTriples):
             return cls(triples, n_groups)
         group, other = triples.part.group, triples.part.other_group
         code = np.minimum(group, other) * n_groups + np.maximum(group, other)
         order = np.argsort(code, kind="stable")
         return cls(triples, n_groups, order, code[order])
 
-    def between(self, first: int, second: int) -> Parts[Triples]:
+    def between(self, first: int, second: int) -> Parts:
         """Triples that include all those between two groups; if they are in memory, only those."""
-        if self.order is None or self.code is None or not isinstance(self.triples, InMemory):
+        if self.order is None or self.code is None or not isinstance(self.triples, KeptTriples):
             return self.triples
         code = min(first, second) * self.n_groups + max(first, second)
         start, stop = np.searchsorted(self.code, [code, code + 1])
@@ -86,12 +88,12 @@ class ByGroups:
 
 
 def excesses_by_groups(
-    questions: Sequence[Question[Triples]],
-    triples: Parts[Triples],
+    questions: Sequence[Question],
+    triples: Parts,
     n_groups: int,
     crew: Crew,
     device: torch.device | None,
-) -> list[tuple[ExcessEstimate, ...]]:
+) -> list[tuple[Estimate, ...]]:
     """As `estimate_excesses`, but a question with `sides` only uses the triples between these two groups."""
     by_groups = ByGroups.of(triples, n_groups)
     if by_groups.order is None:
@@ -99,7 +101,7 @@ def excesses_by_groups(
     places: dict[tuple[int, int] | None, list[int]] = {}
     for place, question in enumerate(questions):
         places.setdefault(getattr(question, "sides", None), []).append(place)
-    found: dict[int, tuple[ExcessEstimate, ...]] = {}
+    found: dict[int, tuple[Estimate, ...]] = {}
     for sides, asked in places.items():
         some = triples if sides is None else by_groups.between(*sides)
         answers = estimate_excesses([questions[place] for place in asked], some, crew, device)
@@ -253,7 +255,7 @@ class FeatureGap:
     """
 
     feature: str
-    estimate: GapColumn
+    estimate: Estimate
     p_adjusted: float
 
 
@@ -283,9 +285,9 @@ class ScoreGap:
     group: str
     reference: str
     unit: str
-    total: GapColumn
-    probability: GapColumn
-    decision: GapColumn
+    total: Estimate
+    probability: Estimate
+    decision: Estimate
     features: tuple[FeatureGap, ...]
     smallest_p: float
     p_adjusted: float
@@ -297,29 +299,33 @@ class ScoreGap:
     @property
     def metrics(self) -> dict[str, Any]:
         """The gap in log-odds, in probability and in decisions, or in the unit of a value, as plain data."""
-        total = asdict(self.total)
+        total = _with_detectable(self.total)
         words = f"explained in {self.unit}"
         in_log_odds = total if self.unit == "log-odds" else {**dict.fromkeys(total), "note": words}
         return {
             "group": self.group,
             "reference": self.reference,
             "logit": in_log_odds,
-            "probability": asdict(self.probability),
-            "decision": asdict(self.decision),
+            "probability": _with_detectable(self.probability),
+            "decision": _with_detectable(self.decision),
             **({} if self.unit in _UNITS else {"value": total}),
         }
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; the largest features first."""
         features = sorted(self.features, key=lambda f: -abs(np.nan_to_num(f.estimate.value)))
-        plain = {name: value for name, value in asdict(self).items() if name != "features"}
-        shown = [{"feature": f.feature, **asdict(f.estimate), "p_adjusted": f.p_adjusted} for f in features]
-        return {**plain, "features": shown}
+        gaps = {name: _with_detectable(getattr(self, name)) for name in ("total", "probability", "decision")}
+        shown = [{"feature": f.feature, **_with_detectable(f.estimate), "p_adjusted": f.p_adjusted} for f in features]
+        return {**vars(self), **gaps, "features": shown}
+
+
+def _with_detectable(estimate: Estimate) -> dict[str, Any]:
+    return {**estimate.to_dict(), "detectable": estimate.detectable}
 
 
 def estimate_score_gaps(
     reference: Fitted,
-    triples: Parts[Triples],
+    triples: Parts,
     features: Sequence[str],
     reference_group: str,
     buckets: NDArray[np.int64],
@@ -391,7 +397,7 @@ def _between(
     reference_group: int,
 ) -> ScoreGap:
     names, n = reference.pool.groups.names, len(features)
-    columns = found.columns or tuple(_not_compared() for _ in range(n + 3))
+    columns = found.columns or (not_estimable("no one is compared"),) * (n + 3)
     adjusted, smallest = smallest_p_values(
         [column.p_value for column in columns[:n]], found.correlation[:n, :n], reference.settings.random_state
     )
@@ -421,11 +427,6 @@ def _favored(differing: NDArray[np.int64], group: int, reference_group: int) -> 
     return {own: int(differing[own, other, 1] + differing[other, own, 0]) for own, other in sides}
 
 
-def _not_compared() -> GapColumn:
-    nan = float("nan")
-    return GapColumn(nan, nan, nan, nan, nan, nan, nan, "no one is compared")
-
-
 _LEVEL = 0.05
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 
@@ -444,7 +445,7 @@ class SplitExcess:
 
     split: str
     value: str
-    estimate: ExcessEstimate
+    estimate: Estimate
     p_adjusted: float
 
 
@@ -453,7 +454,7 @@ class FeatureEvidence:
     """A feature's contribution to the excess; over all features they sum to the excess."""
 
     feature: str
-    estimate: ExcessEstimate
+    estimate: Estimate
 
 
 @dataclass(frozen=True)
@@ -472,10 +473,10 @@ class WeightDifference:
     feature: str
     group: str
     other_group: str
-    estimate: ExcessEstimate
+    estimate: Estimate
 
     @classmethod
-    def of(cls, feature: str, group: str, other_group: str, found: ExcessEstimate) -> WeightDifference:
+    def of(cls, feature: str, group: str, other_group: str, found: Estimate) -> WeightDifference:
         """The difference with a two-sided p-value, from an estimate with a one-sided one."""
         p_value = p_two_sided(found.value, found.standard_error, found.df)
         return cls(feature, group, other_group, replace(found, p_value=p_value))
@@ -512,13 +513,13 @@ class Evidence:
         Of people on the answers to the four questions, for comparison with a different audit of the same people.
     """
 
-    cec: ExcessEstimate
-    balanced: ExcessEstimate
-    input_gap: ExcessEstimate
-    reasoning_gap: ExcessEstimate
-    regime_b: ExcessEstimate
-    reason_overlap: ExcessEstimate
-    rank_overlap: ExcessEstimate
+    cec: Estimate
+    balanced: Estimate
+    input_gap: Estimate
+    reasoning_gap: Estimate
+    regime_b: Estimate
+    reason_overlap: Estimate
+    rank_overlap: Estimate
     compared_mean: float
     placebo_mean: float
     agreement: Floats
@@ -528,9 +529,9 @@ class Evidence:
     common_support: float
     without_support: dict[str, int]
     n_triples: int
-    by_distance: tuple[tuple[float, ExcessEstimate], ...]
-    by_matches: tuple[tuple[int, ExcessEstimate], ...]
-    regime_b_by_threshold: tuple[tuple[float, ExcessEstimate], ...]
+    by_distance: tuple[tuple[float, Estimate], ...]
+    by_matches: tuple[tuple[int, Estimate], ...]
+    regime_b_by_threshold: tuple[tuple[float, Estimate], ...]
     score_gaps: tuple[ScoreGap, ...] = ()
     influences: Influences | None = None
 
@@ -596,7 +597,7 @@ class Evidence:
 
 
 def estimate_evidence(
-    parts: Parts[Triples],
+    parts: Parts,
     sums: EvidenceSums,
     design: Design,
     present: Present,
@@ -627,7 +628,7 @@ def estimate_evidence(
     weighed = tuple(j for j, feature in enumerate(design.features) if feature not in design.without_weight)
     splits = split_questions(design, between, present)
     nearest = range(1, min(present.largest_rank, N_NEAR) + 1)
-    questions: list[Question[Triples]] = [
+    questions: list[Question] = [
         *main_questions(design, present),
         *(RegimeB(threshold) for threshold in _THRESHOLDS),
         *(Weights(a, b, weighed) for a, b in between if weighed),
@@ -702,7 +703,7 @@ def gather_evidence(reference: Fitted, batches: FinishedBatches, merged: Merged,
 
 
 def excess_influences(
-    triples: Parts[Triples],
+    triples: Parts,
     design: Design,
     present: Present,
     buckets: Ints,
@@ -711,17 +712,16 @@ def excess_influences(
 ) -> dict[str, Floats]:
     """Influences of people on the excess and on weighing, by name."""
     scores, _, balanced, reasons, _ = main_questions(design, present)
-    wanted = [(scores, 3), (balanced, 1), (reasons, 1)]
-    *found, of_reasons = excess_influence(wanted, triples, buckets, device, crew)
+    *found, of_reasons = excess_influence([scores, balanced, reasons], triples, buckets, device, crew)
     names = ("excess", "excess: input gap", "weighing", "excess_balanced")
     both = np.hstack(found).T
     return {
         **(dict(zip(names, both, strict=True)) if len(both) else {}),
-        **dict.fromkeys(("excess: shared reasons",) if of_reasons.size else (), of_reasons.ravel()),
+        **dict.fromkeys(("excess: shared reasons",) if of_reasons.size else (), of_reasons[:, :1].ravel()),
     }
 
 
-def _adjusted(found: list[tuple[str, str, ExcessEstimate]]) -> tuple[SplitExcess, ...]:
+def _adjusted(found: list[tuple[str, str, Estimate]]) -> tuple[SplitExcess, ...]:
     """Splits with p-values adjusted over the values of each."""
     rows: list[SplitExcess] = []
     for split in dict.fromkeys(name for name, _, _ in found):

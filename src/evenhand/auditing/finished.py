@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batch import AuditSums, BatchFindings
 from evenhand.auditing.summary import merge_distributions, pair_distributions
-from evenhand.auditing.triples import KeptTriples, Triples, return_much_freed_memory
-from evenhand.metrics.excess import Parts
+from evenhand.auditing.triples import return_much_freed_memory
+from evenhand.metrics.triples import KeptTriples, Parts, Triples
 from evenhand.system.threads import ONE_THREAD, Crew, sum_in_order
 
 
@@ -152,7 +152,7 @@ class FinishedBatches(Protocol):
     def distances(self, number: int) -> Floats:
         """Distances of the triples of a batch."""
 
-    def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts[Triples]:
+    def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts:
         """The triples of all batches, with each person's number within limits of distance."""
 
     def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
@@ -267,7 +267,7 @@ class OneBatch:
         assert self.output.triples is not None
         return self.output.triples.distance
 
-    def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts[Triples]:
+    def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts:
         """The triples, a few at a time."""
         assert self.output.triples is not None
         assert merged.sums.evidence is not None

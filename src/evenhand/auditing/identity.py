@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.inputs.fingerprints import hash_column, hash_rows
 from evenhand.inputs.people import People
-from evenhand.metrics.influence import N_BUCKETS
+from evenhand.metrics.sharing import N_BUCKETS
 from evenhand.system.hashing import person_hash
 
 EVERYONE = "(label and group)"

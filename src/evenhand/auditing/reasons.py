@@ -22,7 +22,6 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import special
 from torch import Tensor
 
 from evenhand.arrays import Bools, Floats, Ints
@@ -34,7 +33,8 @@ from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.validation import Groups
 from evenhand.matching import Pairs
 from evenhand.matching.placebos import N_NEAR, PlaceboPairs
-from evenhand.metrics.excess import ExcessEstimate, excess_columns
+from evenhand.metrics.estimate import Estimate, p_above
+from evenhand.metrics.excess import excess_columns
 from evenhand.metrics.reason_codes import (
     NO_REASON,
     ReasonCounts,
@@ -173,8 +173,8 @@ class Reasons:
     placebo_shared: float = math.nan
     compared_rank_overlap: float = math.nan
     placebo_rank_overlap: float = math.nan
-    shared_excess: ExcessEstimate | None = None
-    rank_overlap_excess: ExcessEstimate | None = None
+    shared_excess: Estimate | None = None
+    rank_overlap_excess: Estimate | None = None
     of_features: tuple[int, ...] = ()
     note: str = ""
 
@@ -201,7 +201,7 @@ class Reasons:
             note="" if counts.n_people.any() else _NO_ONE_DECLINED,
         )
 
-    def with_placebos(self, means: Floats, shared: ExcessEstimate, overlap: ExcessEstimate) -> Reasons:
+    def with_placebos(self, means: Floats, shared: Estimate, overlap: Estimate) -> Reasons:
         """Add the overlap of placebo pairs.
 
         Parameters
@@ -230,20 +230,16 @@ class Reasons:
         return plain
 
 
-def fewer_in_common(found: ExcessEstimate) -> ExcessEstimate:
+def fewer_in_common(found: Estimate) -> Estimate:
     """An excess of agreement with its one-sided p-value, for the null that pairs have no less in common than placebos.
 
     Examples
     --------
-    >>> less = ExcessEstimate(-0.2, -0.4, 0.0, 0.97, 0.1, 100, 80.0, 79.0)
+    >>> less = Estimate(-0.2, standard_error=0.1, p_value=0.97, df=79.0)
     >>> round(fewer_in_common(less).p_value, 3)
     0.024
     """
-    if not found.is_estimated:
-        return found
-    if found.standard_error == 0:
-        return replace(found, p_value=float(found.value >= 0))
-    return replace(found, p_value=float(special.stdtr(found.df, found.value / found.standard_error)))
+    return replace(found, p_value=p_above(-found.value, found.standard_error, found.df))
 
 
 def reason_table(

@@ -195,10 +195,14 @@ class Regressions(Plain):
     left_out: Mapping[str, str]
     notes: tuple[str, ...] = ()
 
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields, nested."""
+        return {**super().to_dict(), "rows": [{**asdict(row), "effect": row.effect.to_dict()} for row in self.rows]}
+
     @property
     def table(self) -> pd.DataFrame:
         """The rows as a table."""
-        plain = [{**asdict(row), **asdict(row.effect)} for row in self.rows]
+        plain = [{**asdict(row), **row.effect.to_dict()} for row in self.rows]
         return pd.DataFrame(plain).drop(columns="effect")
 
 
@@ -594,18 +598,7 @@ def _of_matched_pairs(
     for gap in (gap for gap in gaps if gap.reference == reference):
         of_outcome = {_DECISION: gap.decision, _PROBABILITY: gap.probability, _LOG_ODDS: gap.total, _VALUE: gap.total}
         for outcome in outcomes:
-            found, sign = of_outcome[outcome], -1 if is_turned and outcome == _VALUE else 1
-            low, high = sorted([sign * found.low, sign * found.high])
-            effect = GroupEffect(
-                value=sign * found.value,
-                low=low,
-                high=high,
-                standard_error=found.standard_error,
-                p_value=found.p_value,
-                n_people=gap.n_people,
-                n_group=None,
-                n_controls=None,
-                note=found.note,
-            )
+            found = of_outcome[outcome].scaled(-1.0 if is_turned and outcome == _VALUE else 1.0)
+            effect = GroupEffect(**{**vars(found), "n": gap.n_people})
             rows.append(RegressionRow(outcome, _PAIRS, gap.group, "", "", effect, float("nan")))
     return rows

@@ -23,7 +23,7 @@ from evenhand.inputs.people import People
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.validation import MOST_GROUPS
 from evenhand.matching import MatchDiagnostics
-from evenhand.metrics.outcomes import Metric
+from evenhand.metrics.estimate import Estimate
 from evenhand.metrics.proxies import PERFECT_PROXY, feature_strengths
 from evenhand.metrics.roc import auc_interval
 
@@ -98,7 +98,7 @@ def reservations_of(
     provenance: Provenance,
     reference: Fitted,
     diagnostics: MatchDiagnostics,
-    metrics: Mapping[str, Metric],
+    metrics: Mapping[str, Estimate],
     evidence: Evidence | None,
 ) -> list[str]:
     """What a careful reader must know before using the metrics; the serious ones are also Python warnings."""
@@ -128,7 +128,7 @@ def reservations_of(
 
 
 def _on_scores(
-    sums: AuditSums, provenance: Provenance, reference: Fitted, metrics: Mapping[str, Metric]
+    sums: AuditSums, provenance: Provenance, reference: Fitted, metrics: Mapping[str, Estimate]
 ) -> Iterator[str]:
     """Warnings if scores rank people against their labels, or do not distinguish between them."""
     yield from _on_direction(sums, reference.scope)

@@ -30,8 +30,8 @@ from evenhand.metrics.disparity import (
     ScoreDisparity,
     SegmentedApproval,
 )
-from evenhand.metrics.estimate import effective_number_of_people
-from evenhand.metrics.outcomes import GroupOutcome, Metric
+from evenhand.metrics.estimate import Estimate, effective_number_of_people
+from evenhand.metrics.outcomes import GroupOutcome
 from evenhand.system.files import json_ready, write_atomically
 
 SCHEMA = "evenhand.audit/2"
@@ -109,7 +109,7 @@ class Outcome:
         The model's scores next to what was observed, by group.
     """
 
-    metrics: Mapping[str, Metric]
+    metrics: Mapping[str, Estimate]
     groups: tuple[GroupOutcome, ...]
     gaps: Mapping[str, GapEstimate]
     approvals: ApprovalTable

@@ -1,10 +1,10 @@
-"""A metric with its confidence interval, or the reason why there is none."""
+"""A number with its uncertainty, and the checks and weights that metrics share."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,9 @@ from scipy import special
 
 from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
+
+FEW_INDEPENDENT_PEOPLE = 40.0
+"""Below this effective number of people, error rates are approximate."""
 
 _ROUNDING = 1e-12
 
@@ -29,22 +32,98 @@ class Plain:
 
 @dataclass(frozen=True)
 class Estimate(Plain):
-    """A metric with its confidence interval; NaN with the reason in `note` if there is none."""
+    """A number with its uncertainty; NaN, or None for `n`, if unknown.
+
+    Attributes
+    ----------
+    value
+        The estimate.
+    low, high
+        Ends of its confidence interval.
+    standard_error
+        Of the value.
+    p_value
+        Of the null that the value is 0, or, for an excess, that it is not above 0.
+    n
+        Number of people.
+    note
+        Why a number is missing or weak; empty if none is.
+    df
+        Degrees of freedom of the interval and the p-value; infinite for a normal approximation.
+    n_effective
+        Number of equally used people that would be as informative.
+    """
 
     value: float
-    low: float
-    high: float
+    low: float = math.nan
+    high: float = math.nan
+    standard_error: float = math.nan
+    p_value: float = math.nan
+    n: int | None = None
     note: str = ""
+    df: float = math.nan
+    n_effective: float = math.nan
+
+    @classmethod
+    def from_error(
+        cls, value: float, standard_error: float, df: float = math.inf, *, confidence: float = 0.95
+    ) -> Estimate:
+        """An estimate with Student's interval and two-sided p-value.
+
+        Examples
+        --------
+        >>> estimate = Estimate.from_error(0.4, 0.2)
+        >>> round(estimate.low, 3), round(estimate.high, 3), round(estimate.p_value, 4)
+        (0.008, 0.792, 0.0455)
+        """
+        half = student_quantile(confidence, df) * standard_error
+        p_value = p_two_sided(value, standard_error, df)
+        return cls(value, value - half, value + half, standard_error, p_value, df=df)
+
+    def scaled(self, factor: float) -> Estimate:
+        """The estimate in another unit, or with the opposite sign.
+
+        Examples
+        --------
+        >>> estimate = Estimate(0.25, 0.125, 0.5).scaled(-100.0)
+        >>> estimate.value, estimate.low, estimate.high
+        (-25.0, -50.0, -12.5)
+        """
+        low, high = (self.low, self.high) if factor > 0 else (self.high, self.low)
+        error = self.standard_error * abs(factor)
+        return replace(self, value=self.value * factor, low=low * factor, high=high * factor, standard_error=error)
+
+    @property
+    def is_estimated(self) -> bool:
+        """Whether there is a value."""
+        return math.isfinite(self.value)
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether it is based on so few independent people that error rates are approximate."""
+        return self.is_estimated and self.n_effective < FEW_INDEPENDENT_PEOPLE
+
+    @property
+    def detectable(self) -> float:
+        """The smallest size that a two-sided test at the 5% level finds in 80% of cases; NaN if it is not tested."""
+        if math.isnan(self.p_value):
+            return math.nan
+        return size_found(self.standard_error, self.df, 0.05, sides=2) if self.standard_error > 0 else 0.0
 
 
-def not_estimable(reason: str) -> Estimate:
-    """No metric, with the reason."""
-    return Estimate(math.nan, math.nan, math.nan, reason)
+def not_estimable(note: str, n: int | None = None) -> Estimate:
+    """An estimate that is missing, with the reason, and the number of people if it is known."""
+    return Estimate(math.nan, n=n, note=note)
 
 
 def normal_quantile(confidence: float) -> float:
     """How many standard errors a two-sided interval extends to each side."""
     return float(special.ndtri(0.5 + confidence / 2))
+
+
+def student_quantile(confidence: float, df: float) -> float:
+    """The same with Student's t; the normal one for infinite degrees of freedom."""
+    return normal_quantile(confidence) if math.isinf(df) else float(special.stdtrit(df, 0.5 + confidence / 2))
 
 
 def p_two_sided(value: float, standard_error: float, df: float = math.inf) -> float:
@@ -63,6 +142,16 @@ def p_two_sided(value: float, standard_error: float, df: float = math.inf) -> fl
         return float(abs(value) <= _ROUNDING)
     size = abs(value) / standard_error
     return float(2 * (special.ndtr(-size) if math.isinf(df) else special.stdtr(df, -size)))
+
+
+def p_above(value: float, standard_error: float, df: float = math.inf) -> float:
+    """One-sided p-value for the null that an estimate is not above 0, by Student's t; NaN if a number is missing."""
+    if math.isnan(value) or math.isnan(standard_error) or math.isnan(df):
+        return math.nan
+    if standard_error == 0:
+        return float(value <= 0)
+    size = value / standard_error
+    return float(special.ndtr(-size) if math.isinf(df) else special.stdtr(df, -size))
 
 
 def size_found(standard_error: float, df: float, level: float, *, sides: int, power: float = 0.8) -> float:

@@ -4,97 +4,61 @@ A triple is a person, a match in a different group and a placebo in the person's
 match or the placebo of many, so triples are not independent; the standard errors here sum over every two
 triples with a person in common, in time that grows with the number of triples and not with its square.
 
-Estimate many excesses at once from triples in parts, with the standard errors of `excess`.
-
-The parts may be on disk. Three passes are made over them: for the regressions, for sums over each person, and for
-sums over every two people of the reference. The first two go by part, which holds all triples of a person; the third
-goes by ranges of the reference, because two of its people may meet in triples of any part. Memory grows with the
-reference, not with the number of triples.
+`estimate_excesses` estimates many excesses at once from triples in parts, which may be on disk. Three passes are made
+over them: for the regressions, for sums over each person, and for sums over every two people of the reference. The
+first two go by part, which holds all triples of a person; the third goes by ranges of the reference, because two of
+its people may meet in triples of any part. Memory grows with the reference, not with the number of triples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Generic, Protocol, TypeVar
+from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from scipy import stats
 from torch import Tensor
 
 from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.estimate import check_open_fraction, vector
+from evenhand.metrics.estimate import (
+    FEW_INDEPENDENT_PEOPLE,
+    Estimate,
+    check_open_fraction,
+    not_estimable,
+    p_above,
+    student_quantile,
+    vector,
+)
 from evenhand.metrics.sharing import (
+    N_BUCKETS,
     Overlap,
     People,
     PeopleOfPart,
-    column_blocks,
+    bucket_sums,
     couples_of_reference,
     deleted_squares,
     effective_number,
     placed,
     squared_sums,
 )
+from evenhand.metrics.triples import Parts, Question, Triples
 from evenhand.system.threads import ONE_THREAD, Crew, device_turn, one_torch_thread
 
 MIN_PEOPLE = 10
 """With fewer people, the excess is not estimated."""
 
-FEW_INDEPENDENT_PEOPLE = 40.0
-"""Below this effective number of people, the estimate has a warning."""
-
-_COLUMNS_AT_ONCE = 4
-
 ROUNDING = 1e-6
 """Differences of scores below this are rounding: attributions are computed in single precision."""
 
+_COLUMNS_AT_ONCE = 4
+_COLUMNS_OF_DEVICE = {"cpu": 16, "cuda": 256}  # bounds memory
+_MOST_SUMS = 1 << 24  # of the reference's people times estimates held at once: 128 MB
+_ESTIMATES_AT_ONCE = 64  # at least, so that the number of passes does not grow with the reference
 
-@dataclass(frozen=True)
-class ExcessEstimate:
-    """An estimated excess and its uncertainty; every number is NaN if it cannot be estimated.
-
-    Attributes
-    ----------
-    value
-        Mean over people of score minus placebo score.
-    low, high
-        Two-sided confidence interval.
-    p_value
-        One-sided, of no excess: small when pairs across groups score more than placebo pairs.
-    standard_error
-        Standard error that respects people who serve in several triples.
-    n
-        Number of people compared.
-    n_effective
-        Number of equally used people that would be as informative as those who were compared.
-    df
-        Degrees of freedom of the interval and the p-value.
-    note
-        Why a number is missing or weak; empty if neither.
-    """
-
-    value: float
-    low: float
-    high: float
-    p_value: float
-    standard_error: float
-    n: int
-    n_effective: float
-    df: float
-    note: str = ""
-
-    @property
-    def is_estimated(self) -> bool:
-        """Whether it could be estimated."""
-        return bool(np.isfinite(self.value))
-
-    @property
-    def is_weak(self) -> bool:
-        """Whether it is based on so few independent people that error rates are approximate."""
-        return self.is_estimated and self.n_effective < FEW_INDEPENDENT_PEOPLE
+T = TypeVar("T")
 
 
 def excess(
@@ -105,7 +69,7 @@ def excess(
     control: ArrayLike | None = None,
     confidence: float = 0.95,
     min_people: int = MIN_PEOPLE,
-) -> ExcessEstimate:
+) -> Estimate:
     r"""Mean excess of `delta` over `placebo_delta`, with interval and one-sided p-value.
 
     People have equal weight, whatever their number of triples. With a control c, the estimate is the intercept of
@@ -166,7 +130,7 @@ def excess_columns(
     control: ArrayLike | None = None,
     confidence: float = 0.95,
     min_people: int = MIN_PEOPLE,
-) -> tuple[ExcessEstimate, ...]:
+) -> tuple[Estimate, ...]:
     """Excess of each column of `delta` over the same column of `placebo_delta`; see `excess`.
 
     All columns share the weights of the triples. So when the columns of `delta` add up to a score (the
@@ -189,13 +153,15 @@ def excess_columns(
     if n_left_out:
         difference, people, adjust = difference[usable], people[usable], adjust[usable]
     left_out = left_out_note(n_left_out)
-    n = len(np.unique(people[:, 0]))
+    _, code, count = np.unique(people[:, 0], return_inverse=True, return_counts=True)
+    n = len(count)
     if n < max(min_people, 2):
         return tuple(too_few(n, min_people, left_out) for _ in difference.T)
-    share = _equal_share_per_person(people[:, 0])
+    share = 1 / count[code]
     overlap = Overlap.of(people, share / n)
-    found: list[ExcessEstimate] = []
-    for part in column_blocks(difference, _COLUMNS_AT_ONCE):
+    found: list[Estimate] = []
+    for first in range(0, difference.shape[1], _COLUMNS_AT_ONCE):
+        part = difference[:, first : first + _COLUMNS_AT_ONCE].astype(np.float64)
         fit = ExcessMoments.of(share, adjust, part).fit()
         variance = overlap.variance(fit.residuals(share, adjust, part))
         found += [
@@ -203,6 +169,47 @@ def excess_columns(
             for v, s in zip(fit.values.tolist(), np.sqrt(variance).tolist(), strict=True)
         ]
     return tuple(found)
+
+
+def excess_by(
+    by: ArrayLike,
+    delta: ArrayLike,
+    placebo_delta: ArrayLike,
+    nodes: ArrayLike,
+    *,
+    control: ArrayLike | None = None,
+    confidence: float = 0.95,
+    min_people: int = MIN_PEOPLE,
+) -> dict[object, Estimate]:
+    """Excess within each value of `by` (group, label, decision, any column), of shape (n_triples,).
+
+    Each value has its own weights and control slope. A value with too few people is present, with NaN.
+
+    Examples
+    --------
+    >>> found = excess_by(["a", "b"] * 20, np.tile([0.3, 0.1], 20), np.full(40, 0.1), np.arange(40))
+    >>> {name: round(estimate.value, 3) for name, estimate in found.items()}
+    {'a': 0.2, 'b': 0.0}
+    """
+    values = np.asarray(by)
+    scores, floor, people = np.asarray(delta), np.asarray(placebo_delta), np.asarray(nodes)
+    if not len(values) == len(scores) == len(floor) == len(people):
+        raise InvalidInputError(
+            f"`by` must hold one value per triple, got {len(values)} values and {len(scores)} triples."
+        )
+    adjust = None if control is None else np.asarray(control)
+    found: dict[object, Estimate] = {}
+    for value in np.unique(values):
+        inside = values == value
+        found[value.item()] = excess(
+            scores[inside],
+            floor[inside],
+            people[inside],
+            control=None if adjust is None else adjust[inside],
+            confidence=confidence,
+            min_people=min_people,
+        )
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -302,60 +309,18 @@ def _design(control: Floats | Tensor) -> Tensor:
     return torch.cat([controls.new_ones((len(controls), 1)), controls], dim=1)
 
 
-def excess_by(
-    by: ArrayLike,
-    delta: ArrayLike,
-    placebo_delta: ArrayLike,
-    nodes: ArrayLike,
-    *,
-    control: ArrayLike | None = None,
-    confidence: float = 0.95,
-    min_people: int = MIN_PEOPLE,
-) -> dict[object, ExcessEstimate]:
-    """Excess within each value of `by` (group, label, decision, any column), of shape (n_triples,).
-
-    Each value has its own weights and control slope. A value with too few people is present, with NaN.
-
-    Examples
-    --------
-    >>> found = excess_by(["a", "b"] * 20, np.tile([0.3, 0.1], 20), np.full(40, 0.1), np.arange(40))
-    >>> {name: round(estimate.value, 3) for name, estimate in found.items()}
-    {'a': 0.2, 'b': 0.0}
-    """
-    values = np.asarray(by)
-    scores, floor, people = np.asarray(delta), np.asarray(placebo_delta), np.asarray(nodes)
-    if not len(values) == len(scores) == len(floor) == len(people):
-        raise InvalidInputError(
-            f"`by` must hold one value per triple, got {len(values)} values and {len(scores)} triples."
-        )
-    adjust = None if control is None else np.asarray(control)
-    found: dict[object, ExcessEstimate] = {}
-    for value in np.unique(values):
-        inside = values == value
-        found[value.item()] = excess(
-            scores[inside],
-            floor[inside],
-            people[inside],
-            control=None if adjust is None else adjust[inside],
-            confidence=confidence,
-            min_people=min_people,
-        )
-    return found
-
-
-def estimated(value: float, error: float, n: int, n_effective: float, confidence: float, note: str) -> ExcessEstimate:
-    """An estimate with its interval, p-value and note, from its value and standard error."""
+def estimated(value: float, error: float, n: int, n_effective: float, confidence: float, note: str) -> Estimate:
+    """An estimate with its interval, one-sided p-value and note, from its value and standard error."""
     df = max(n_effective - 1, 1.0)
     if error <= ROUNDING and abs(value) <= ROUNDING:
         note = _joined("pairs and placebo pairs differ by no more than rounding", note)
-        return ExcessEstimate(0.0, 0.0, 0.0, 1.0, 0.0, n, n_effective, df, note)
+        return Estimate(0.0, 0.0, 0.0, 0.0, 1.0, n, note, df, n_effective)
     if n_effective < FEW_INDEPENDENT_PEOPLE:
         note = _joined(
             f"few independent people: {n} compared, worth {n_effective:.0f}; error rates are approximate", note
         )
-    half = float(stats.t.ppf((1 + confidence) / 2, df)) * error
-    p_value = float(stats.t.sf(value / error, df)) if error > 0 else float(value <= 0)
-    return ExcessEstimate(value, value - half, value + half, p_value, error, n, n_effective, df, note)
+    half = student_quantile(confidence, df) * error
+    return Estimate(value, value - half, value + half, error, p_above(value, error, df), n, note, df, n_effective)
 
 
 def left_out_note(n: int) -> str:
@@ -363,26 +328,14 @@ def left_out_note(n: int) -> str:
     return f"{n} triples without a score left out" if n else ""
 
 
-def not_estimated(n: int, note: str) -> ExcessEstimate:
-    """No estimate, with the reason."""
-    nan = float("nan")
-    return ExcessEstimate(nan, nan, nan, nan, nan, n, nan, nan, note)
-
-
-def too_few(n: int, min_people: int, note: str = "") -> ExcessEstimate:
+def too_few(n: int, min_people: int, note: str = "") -> Estimate:
     """No estimate, because too few people were compared."""
     needed = max(min_people, 2)
-    return not_estimated(n, _joined(f"not estimated: {n} people with a triple, at least {needed} needed", note))
+    return not_estimable(_joined(f"not estimated: {n} people with a triple, at least {needed} needed", note), n)
 
 
 def _joined(*notes: str) -> str:
     return "; ".join(note for note in notes if note)
-
-
-def _equal_share_per_person(person: Ints) -> Floats:
-    """Weights that sum to 1 for every person."""
-    _, code, count = np.unique(person, return_inverse=True, return_counts=True)
-    return 1 / count[code]
 
 
 def _checked(
@@ -415,147 +368,12 @@ def _checked(
     return difference, people.astype(np.int64), adjust
 
 
-_COLUMNS_OF_DEVICE = {"cpu": 16, "cuda": 256}  # bounds memory
-_MOST_SUMS = 1 << 24  # of the reference's people times estimates held at once: 128 MB
-_ESTIMATES_AT_ONCE = 64  # at least, so that the number of passes does not grow with the reference
-
-
-class Part(Protocol):
-    """Some triples: a person, someone of a different group and a placebo, the last two rows of the reference."""
-
-    @property
-    def unit(self) -> NDArray[np.signedinteger]:
-        """A code for each person, of shape (n,); rows of the same person have the same."""
-
-    @property
-    def person_row(self) -> NDArray[np.signedinteger]:
-        """The row that stands for the person in the reference, -1 for someone outside it."""
-
-    @property
-    def other(self) -> NDArray[np.signedinteger]:
-        """Row that stands for the one from the other group."""
-
-    @property
-    def own(self) -> NDArray[np.signedinteger]:
-        """Row that stands for the placebo."""
-
-    def __len__(self) -> int: ...
-
-
-T = TypeVar("T")
-P = TypeVar("P", bound=Part)
-P_co = TypeVar("P_co", bound=Part, covariant=True)
-P_contra = TypeVar("P_contra", bound=Part, contravariant=True)
-
-
-class Parts(Protocol[P_co]):
-    """Triples in parts that can be iterated over repeatedly."""
-
-    @property
-    def n_reference(self) -> int:
-        """Number of people in the reference."""
-
-    @property
-    def n_left_out(self) -> int:
-        """Triples that could not be used and are not in any part."""
-
-    def parts(self) -> Iterable[P_co]:
-        """Parts; all triples of a person are in one."""
-
-    def ranges(self) -> Iterable[tuple[P_co, int, int]]:
-        """Triples whose two reference rows have the lower one in a range, with the range's two ends."""
-
-
-@dataclass(frozen=True, eq=False)
-class Selection:
-    """What is averaged over which triples of a part.
-
-    Attributes
-    ----------
-    rows
-        The triples; None for all.
-    share
-        Weight of each triple: that of the person divided by the number of the person's selected triples, in all parts.
-    control
-        Controls of each, of shape (n, q).
-    difference
-        Values to average, of shape (n, n_columns).
-    n_people
-        Number of people, if people do not all have weight 1.
-    """
-
-    rows: Ints | None
-    share: Floats
-    control: Floats
-    difference: NDArray[np.floating]
-    n_people: float | None = None
-
-    def only(self, columns: slice) -> Selection:
-        """The same with some of the columns."""
-        return replace(self, difference=self.difference[:, columns])
-
-    def on(self, device: torch.device) -> Placed:
-        """The selection where its sums are taken, in double precision."""
-        share, control, difference = (
-            placed(array, device, torch.float64) for array in (self.share, self.control, self.difference)
-        )
-        return Placed(share, control, difference, None if self.rows is None else placed(self.rows, device))
-
-
-@dataclass(frozen=True, eq=False)
-class Placed:
-    """A selection on a device."""
-
-    share: Tensor
-    control: Tensor
-    difference: Tensor
-    rows: Tensor | None
-
-    def spread(self, values: Tensor, whole: Tensor) -> None:
-        """Write rows of values into those of all triples of a part, in the rows of triples that were selected."""
-        whole[slice(None) if self.rows is None else self.rows] = values
-
-
-class Question(Protocol[P_contra]):
-    """A selection of triples and columns, the same for every part."""
-
-    @property
-    def n_columns(self) -> int:
-        """Number of columns."""
-
-    def of(self, part: P_contra) -> Selection:
-        """The selection of one part."""
-
-
-@dataclass(frozen=True, eq=False)
-class InMemory(Generic[P]):
-    """Triples in a single part."""
-
-    part: P
-    n_reference: int
-    n_left_out: int = 0
-
-    def parts(self) -> Iterable[P]:
-        """The part."""
-        return [self.part]
-
-    def ranges(self) -> Iterable[tuple[P, int, int]]:
-        """The whole part."""
-        return [(self.part, 0, self.n_reference)]
-
-
-def smallest_row(part: Part) -> NDArray[np.signedinteger]:
-    """The lower row of the couple that a triple of someone outside the reference makes."""
-    lower: NDArray[np.signedinteger] = np.minimum(part.other, part.own)
-    return lower
-
-
 def estimate_excesses(
-    questions: Sequence[Question[P]],
-    parts: Parts[P],
+    questions: Sequence[Question],
+    parts: Parts,
     crew: Crew = ONE_THREAD,
     device: torch.device | None = None,
-) -> list[tuple[ExcessEstimate, ...]]:
+) -> list[tuple[Estimate, ...]]:
     """The excess of each column of each question.
 
     The estimates equal those of `excess_columns` for all triples at once, up to rounding.
@@ -575,16 +393,20 @@ def estimate_excesses(
         return []
     place = device or torch.device("cpu")
     note = left_out_note(parts.n_left_out)
-    found: list[list[ExcessEstimate]] = [[] for _ in questions]
+    found: list[list[Estimate]] = [[] for _ in questions]
     with one_torch_thread():
         moments = excess_moments(questions, parts, crew, place)
-        pieces: list[_Piece[P]] = []
+        pieces: list[_Piece] = []
         for k, (question, moment) in enumerate(zip(questions, moments, strict=True)):
             n_people = 0 if moment is None else round(moment.n_people)
             if moment is None or n_people < max(MIN_PEOPLE, 2):
                 found[k] = [too_few(n_people, MIN_PEOPLE, note)] * question.n_columns
             else:
-                pieces += _pieces(k, question, moment.fit(), place)
+                fit = moment.fit()
+                pieces += [
+                    _Piece(k, question, columns, replace(fit, coefficients=fit.coefficients[:, columns]))
+                    for columns in _column_slices(question.n_columns, place)
+                ]
         for blocks in _passes(pieces, parts.n_reference, place):
             sums = [_ClusterSums.zeros(block, parts.n_reference, place) for block in blocks]
             _add_people(sums, parts, crew)
@@ -596,11 +418,11 @@ def estimate_excesses(
 
 
 @dataclass(frozen=True, eq=False)
-class _Piece(Generic[P]):
+class _Piece:
     """Some columns of a question that enough people answer, and their regressions; `place` is the question's."""
 
     place: int
-    question: Question[P]
+    question: Question
     columns: slice
     fit: ExcessFit
 
@@ -610,13 +432,21 @@ class _Piece(Generic[P]):
 
 
 def excess_moments(
-    questions: Sequence[Question[P]], parts: Parts[P], crew: Crew, device: torch.device
+    questions: Sequence[Question], parts: Parts, crew: Crew, device: torch.device
 ) -> list[ExcessMoments | None]:
     """Sums that the regression of each question follows from; None without a part."""
 
-    def of_part(part: P) -> list[ExcessMoments]:
+    def of_part(part: Triples) -> list[ExcessMoments]:
+        moments = []
         with device_turn(device.type):
-            return [_moments_of(question, part, device) for question in questions]
+            for question in questions:
+                chosen, blocks = question.of(part), []
+                for columns in _column_slices(question.n_columns, device):
+                    there = chosen.only(columns).on(device)
+                    blocks.append(ExcessMoments.of(there.share, there.control, there.difference, chosen.n_people))
+                product = np.concatenate([block.product for block in blocks], axis=1)
+                moments.append(replace(blocks[0], product=product))
+        return moments
 
     found: list[ExcessMoments | None] = [None] * len(questions)
     for of_questions in crew.in_order(of_part, parts.parts()):
@@ -626,28 +456,12 @@ def excess_moments(
     return found
 
 
-def _moments_of(question: Question[P], part: P, device: torch.device) -> ExcessMoments:
-    chosen = question.of(part)
-    blocks = []
-    for columns in _column_slices(question.n_columns, device):
-        there = chosen.only(columns).on(device)
-        blocks.append(ExcessMoments.of(there.share, there.control, there.difference, chosen.n_people))
-    return replace(blocks[0], product=np.concatenate([block.product for block in blocks], axis=1))
-
-
 def _column_slices(n_columns: int, device: torch.device) -> list[slice]:
     width = _COLUMNS_OF_DEVICE.get(device.type, _COLUMNS_OF_DEVICE["cpu"])
     return [slice(first, min(first + width, n_columns)) for first in range(0, n_columns, width)]
 
 
-def _pieces(place: int, question: Question[P], fit: ExcessFit, device: torch.device) -> list[_Piece[P]]:
-    return [
-        _Piece(place, question, columns, replace(fit, coefficients=fit.coefficients[:, columns]))
-        for columns in _column_slices(question.n_columns, device)
-    ]
-
-
-def _passes(pieces: Sequence[_Piece[P]], n_reference: int, device: torch.device) -> Iterator[list[list[_Piece[P]]]]:
+def _passes(pieces: Sequence[_Piece], n_reference: int, device: torch.device) -> Iterator[list[list[_Piece]]]:
     """Blocks of pieces that are added up together, in passes that keep their sums over the reference bounded."""
     width = _COLUMNS_OF_DEVICE.get(device.type, _COLUMNS_OF_DEVICE["cpu"])
     blocks = _filled(pieces, lambda piece: piece.n_columns, width)
@@ -669,11 +483,11 @@ def _filled(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator
         yield found
 
 
-def _add_people(sums: Sequence[_ClusterSums[P]], parts: Parts[P], crew: Crew) -> None:
+def _add_people(sums: Sequence[_ClusterSums], parts: Parts, crew: Crew) -> None:
     # The function may be sent to processes, without the sums.
     device, n_reference, blocks = sums[0].of_piece.device, parts.n_reference, [(s.block, s.of_piece) for s in sums]
 
-    def of_part(part: P) -> tuple[Tensor, list[_PeopleSums]]:
+    def of_part(part: Triples) -> tuple[Tensor, list[_PeopleSums]]:
         with device_turn(device.type):
             people = PeopleOfPart.of(_people(part, device), n_reference)
             found = [_PeopleSums.of(people, *_residuals(block, part, device), of_piece) for block, of_piece in blocks]
@@ -684,10 +498,10 @@ def _add_people(sums: Sequence[_ClusterSums[P]], parts: Parts[P], crew: Crew) ->
             total.people.add(rows, more)
 
 
-def _add_couples(sums: Sequence[_ClusterSums[P]], parts: Parts[P], crew: Crew) -> None:
+def _add_couples(sums: Sequence[_ClusterSums], parts: Parts, crew: Crew) -> None:
     device, n_reference, blocks = sums[0].of_piece.device, parts.n_reference, [s.block for s in sums]
 
-    def of_range(item: tuple[P, int, int]) -> list[Tensor] | None:
+    def of_range(item: tuple[Triples, int, int]) -> list[Tensor] | None:
         part, low, high = item
         if not len(part):
             return None
@@ -700,7 +514,7 @@ def _add_couples(sums: Sequence[_ClusterSums[P]], parts: Parts[P], crew: Crew) -
             total.people.shared_squares.add_(more)
 
 
-def _residuals(block: Sequence[_Piece[P]], part: P, device: torch.device) -> tuple[Tensor, Tensor]:
+def _residuals(block: Sequence[_Piece], part: Triples, device: torch.device) -> tuple[Tensor, Tensor]:
     """Residuals of all columns of a block, and weights for each piece; 0 for triples of the part not selected."""
     n_columns = sum(piece.n_columns for piece in block)
     residual, weight = (
@@ -716,7 +530,7 @@ def _residuals(block: Sequence[_Piece[P]], part: P, device: torch.device) -> tup
     return residual, weight
 
 
-def _people(part: Part, device: torch.device) -> People:
+def _people(part: Triples, device: torch.device) -> People:
     columns = (part.unit, part.person_row, part.other, part.own)
     return People(*(placed(codes, device, torch.int64) for codes in columns))
 
@@ -785,7 +599,7 @@ class _PeopleSums:
 
 
 @dataclass(frozen=True, eq=False)
-class _ClusterSums(Generic[P]):
+class _ClusterSums:
     """What the variances of a block of columns are made of.
 
     Attributes
@@ -796,17 +610,17 @@ class _ClusterSums(Generic[P]):
         Sums over the people of all parts that were added.
     """
 
-    block: Sequence[_Piece[P]]
+    block: Sequence[_Piece]
     of_piece: Tensor
     people: _PeopleSums
 
     @classmethod
-    def zeros(cls, block: Sequence[_Piece[P]], n_reference: int, device: torch.device) -> _ClusterSums[P]:
+    def zeros(cls, block: Sequence[_Piece], n_reference: int, device: torch.device) -> _ClusterSums:
         """No triples yet."""
         of_piece = torch.tensor([k for k, piece in enumerate(block) for _ in range(piece.n_columns)], device=device)
         return cls(block, of_piece, _PeopleSums.zeros(n_reference, len(of_piece), len(block), device))
 
-    def estimates(self, note: str) -> Iterator[list[ExcessEstimate]]:
+    def estimates(self, note: str) -> Iterator[list[Estimate]]:
         """Those of each piece."""
         sums = self.people
         of_reference = deleted_squares(sums.over_reference, sums.leverage[:, self.of_piece])
@@ -821,3 +635,55 @@ class _ClusterSums(Generic[P]):
                 estimated(value, error, piece.fit.n_people, n_effective, 0.95, note)
                 for value, error in zip(piece.fit.values.tolist(), own, strict=True)
             ]
+
+
+def excess_influence(
+    questions: Sequence[Question],
+    parts: Parts,
+    reference_buckets: Ints,
+    device: torch.device | None = None,
+    crew: Crew = ONE_THREAD,
+) -> list[Floats]:
+    """Influences of people on excesses, for each question of shape (N_BUCKETS, n_columns); no columns without people.
+
+    Parameters
+    ----------
+    questions
+        What is averaged.
+    parts
+        The triples, which are iterated over twice.
+    reference_buckets
+        Bucket of each person of the reference.
+    device
+        Where sums are taken; None for the CPU.
+    crew
+        Who works on parts at the same time; the influences are the same to the last bit for any.
+    """
+    place = device or torch.device("cpu")
+    fits = [
+        None if one is None or round(one.n_people) < 1 else one.fit()
+        for one in excess_moments(questions, parts, crew, place)
+    ]
+    buckets = placed(reference_buckets, place)
+
+    def of_part(part: Triples) -> list[Tensor]:
+        columns = (part.bucket, part.other, part.own)
+        own, other, placebo = (placed(codes, place, torch.int64) for codes in columns)
+        sums = []
+        for question, fit in zip(questions, fits, strict=True):
+            n_columns = 0 if fit is None else question.n_columns
+            residual = torch.zeros((len(part), n_columns), dtype=torch.float64, device=place)
+            if fit is not None:
+                there = question.of(part).on(place)
+                there.spread(fit.residuals(there.share, there.control, there.difference), residual)
+            sums.append(bucket_sums(residual, own, buckets[other], buckets[placebo]))
+        return sums
+
+    totals = [
+        np.zeros((N_BUCKETS, 0 if fit is None else question.n_columns))
+        for question, fit in zip(questions, fits, strict=True)
+    ]
+    for sums in crew.in_order(of_part, parts.parts()):
+        for total, more in zip(totals, sums, strict=True):
+            total += more.cpu().numpy()
+    return totals

@@ -8,19 +8,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.arrays import Floats, Ints
-from evenhand.metrics.estimate import RowWeights, row_weights
+from evenhand.metrics.estimate import Estimate, RowWeights, not_estimable, row_weights
 from evenhand.metrics.roc import auc
 
 # Decisions more one-sided than this are reported as (almost) constant.
 _CONSTANT_SHARE = 0.01
-
-
-@dataclass(frozen=True)
-class Metric:
-    """A number, or NaN with the reason."""
-
-    value: float
-    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,26 +68,26 @@ def group_outcomes(
     return [outcome(code, name) for code, name in enumerate(names)]
 
 
-def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Metric:
+def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Estimate:
     """The larger of the differences between groups in the true and the false positive rate.
 
     For two groups this is max(|TPR_0 - TPR_1|, |FPR_0 - FPR_1|).
     """
     absent = [f"no one with label {label} in group {o.group!r}" for o in outcomes for label in _absent_labels(o)]
     if absent:
-        return Metric(float("nan"), f"not estimable: {'; '.join(absent)}")
+        return not_estimable(f"not estimable: {'; '.join(absent)}")
     tpr = [o.true_positive_rate for o in outcomes]
     fpr = [o.false_positive_rate for o in outcomes]
-    return Metric(max(max(tpr) - min(tpr), max(fpr) - min(fpr)))
+    return Estimate(max(max(tpr) - min(tpr), max(fpr) - min(fpr)))
 
 
-def statistical_parity_gap(outcomes: list[GroupOutcome]) -> Metric:
+def statistical_parity_gap(outcomes: list[GroupOutcome]) -> Estimate:
     """Difference between groups in the share approved."""
     absent = [o.group for o in outcomes if o.n == 0]
     if absent:
-        return Metric(float("nan"), f"not estimable: no one in {', '.join(absent)}")
+        return not_estimable(f"not estimable: no one in {', '.join(absent)}")
     rates = [o.positive_rate for o in outcomes]
-    return Metric(max(rates) - min(rates))
+    return Estimate(max(rates) - min(rates))
 
 
 def outcome_metrics(
@@ -104,7 +96,7 @@ def outcome_metrics(
     score: NDArray[np.floating],
     outcomes: list[GroupOutcome],
     frequency: ArrayLike | RowWeights | None = None,
-) -> dict[str, Metric]:
+) -> dict[str, Estimate]:
     """Utility and group gaps by name: auc, f1, accuracy, positive_rate, eo_gap, sp_gap."""
     weights = row_weights(frequency, len(y))
     times = weights.total
@@ -112,10 +104,10 @@ def outcome_metrics(
     constant = min(positive_rate, 1 - positive_rate) < _CONSTANT_SHARE
     note = "decisions are (almost) constant: gaps near 0 follow from that alone" if constant else ""
     return {
-        "auc": Metric(auc(y, score, times)),
-        "f1": Metric(f1(y, decision, weights), note),
-        "accuracy": Metric(_mean(y == decision, times)),
-        "positive_rate": Metric(positive_rate, note),
+        "auc": Estimate(auc(y, score, times)),
+        "f1": Estimate(f1(y, decision, weights), note=note),
+        "accuracy": Estimate(_mean(y == decision, times)),
+        "positive_rate": Estimate(positive_rate, note=note),
         "eo_gap": equalized_odds_gap(outcomes),
         "sp_gap": statistical_parity_gap(outcomes),
     }

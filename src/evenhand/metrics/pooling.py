@@ -38,10 +38,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 from evenhand.arrays import Floats, Ints
-from evenhand.metrics.estimate import Plain, p_two_sided
+from evenhand.metrics.estimate import Estimate, Plain, p_two_sided, student_quantile
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,23 +49,14 @@ class DrawnEstimate:
 
     Attributes
     ----------
-    value, low, high
-        With its 95% interval; for ratios, on the logarithmic scale.
-    standard_error, df
-        As if the groups of the draw were known.
+    estimate
+        With its 95% interval, as if the groups of the draw were known; for ratios, on the logarithmic scale.
     influence
         Influences of people, or of buckets of people, the same in all draws, up to a factor; None if unknown.
-    is_tested
-        Whether there are enough people for a test.
     """
 
-    value: float
-    low: float
-    high: float
-    standard_error: float
-    df: float = math.inf
+    estimate: Estimate
     influence: NDArray[np.floating] | None = None
-    is_tested: bool = True
 
 
 @dataclass(frozen=True)
@@ -92,17 +82,14 @@ class RubinPool:
 
 
 @dataclass(frozen=True)
-class Pooled(Plain):
-    """A metric pooled over draws; NaN with the reason in `note` if there is none.
+class Pooled(Estimate):
+    """An estimate pooled over draws.
+
+    The standard error and the degrees of freedom are those of the interval: see the module. If influences are unknown,
+    those of Rubin's rules. The p-value is two-sided, and NaN if the estimate is not tested in most draws.
 
     Attributes
     ----------
-    value, low, high
-        Mean over draws, with a 95% interval.
-    standard_error, df
-        For the interval: see the module. If influences are unknown, those of Rubin's rules.
-    p_value
-        Two-sided, for 0; NaN if it is not tested in most draws.
     within_sd, between_sd
         Standard error as if groups were known, and standard deviation over draws.
     missing_information
@@ -111,18 +98,11 @@ class Pooled(Plain):
         The 95% interval of Rubin's rules, which is wider.
     """
 
-    value: float
-    low: float
-    high: float
-    standard_error: float
-    df: float
-    p_value: float
-    within_sd: float
-    between_sd: float
-    missing_information: float
-    rubin_low: float
-    rubin_high: float
-    note: str = ""
+    within_sd: float = math.nan
+    between_sd: float = math.nan
+    missing_information: float = math.nan
+    rubin_low: float = math.nan
+    rubin_high: float = math.nan
 
 
 def rubin(values: Sequence[float], variances: Sequence[float], df: float = math.inf) -> RubinPool:
@@ -153,13 +133,14 @@ def pooled_influence(draws: Sequence[DrawnEstimate]) -> Floats | None:
     """Influences on the mean of the draws, whose squared length is its variance; None if any are unknown."""
     total: Floats | None = None
     for draw in draws:
-        if draw.influence is None or math.isnan(draw.standard_error):
+        error = draw.estimate.standard_error
+        if draw.influence is None or math.isnan(error):
             return None
         influence = draw.influence.astype(np.float64)
         size = float(np.linalg.norm(influence))
-        if math.isnan(size) or (size == 0 and draw.standard_error > 0):
+        if math.isnan(size) or (size == 0 and error > 0):
             return None
-        scaled = influence * (draw.standard_error / size if size else 0.0)
+        scaled = influence * (error / size if size else 0.0)
         total = scaled if total is None else total + scaled
     return None if total is None else total / len(draws)
 
@@ -168,42 +149,46 @@ def pool(draws: Sequence[DrawnEstimate]) -> Pooled:
     """Pool the estimates of at least two draws.
 
     Each end of the interval is as far from the estimate as the root mean square over the draws, scaled by the ratio of
-    the standard errors: an interval that is not symmetric stays so.
+    the standard errors: an interval that is not symmetric stays so. It is tested if most draws have a p-value.
 
     Examples
     --------
-    >>> one = DrawnEstimate(0.5, 0.3, 0.8, 0.1, influence=np.array([0.6, -0.8]))
-    >>> found = pool([one, one])
-    >>> round(found.low, 9), round(found.high, 9), found.between_sd, found.missing_information
+    >>> one = DrawnEstimate(Estimate(0.5, 0.3, 0.8, 0.1, df=math.inf), np.array([0.6, -0.8]))
+    >>> pooled = pool([one, one])
+    >>> round(pooled.low, 9), round(pooled.high, 9), pooled.between_sd, pooled.missing_information
     (0.3, 0.8, 0.0, 0.0)
     """
-    values = np.array([draw.value for draw in draws])
+    values, low, high, errors, p_values, df = np.array(
+        [(e.value, e.low, e.high, e.standard_error, e.p_value, e.df) for e in (draw.estimate for draw in draws)]
+    ).T
+    counts = [draw.estimate.n for draw in draws if draw.estimate.n is not None]
+    n = round(float(np.mean(counts))) if counts else None
     n_absent = int((~np.isfinite(values)).sum())
     if n_absent:
-        return _nothing(f"not estimable in {n_absent} of {len(draws)} draws")
-    errors = np.array([draw.standard_error for draw in draws])
-    complete = float(np.mean([draw.df for draw in draws]))
+        return Pooled(math.nan, n=n, note=f"not estimable in {n_absent} of {len(draws)} draws")
+    complete = float(df.mean())
     combined = rubin(values.tolist(), np.square(errors).tolist(), complete)
     influence = pooled_influence(draws)
+    within = math.sqrt(combined.within)
     if influence is None:
-        error, df = math.sqrt(combined.total), combined.df
-        wider = _ratio(error * _quantile(df), math.sqrt(combined.within) * _quantile(complete))
+        error, pooled_df = math.sqrt(combined.total), combined.df
+        wider = _ratio(error * student_quantile(0.95, pooled_df), within * student_quantile(0.95, complete))
     else:
-        error, df = float(np.linalg.norm(influence)), complete
-        wider = _ratio(error, math.sqrt(combined.within))
-    below, above = (
-        math.sqrt(float(np.mean(np.square(values - [getattr(draw, end) for draw in draws])))) for end in ("low", "high")
-    )
-    is_tested = 2 * sum(draw.is_tested for draw in draws) > len(draws)
-    half = _quantile(combined.df) * math.sqrt(combined.total) if combined.total else 0.0
+        error, pooled_df = float(np.linalg.norm(influence)), complete
+        wider = _ratio(error, within)
+    below, above = (math.sqrt(float(np.mean(np.square(values - ends)))) for ends in (low, high))
+    is_tested = 2 * int(np.isfinite(p_values).sum()) > len(draws)
+    half = student_quantile(0.95, combined.df) * math.sqrt(combined.total) if combined.total else 0.0
     return Pooled(
-        value=combined.value,
+        combined.value,
         low=combined.value - wider * below,
         high=combined.value + wider * above,
         standard_error=error,
-        df=df,
-        p_value=p_two_sided(combined.value, error, df if error > 0 else math.inf) if is_tested else math.nan,
-        within_sd=math.sqrt(combined.within),
+        p_value=p_two_sided(combined.value, error, pooled_df if error > 0 else math.inf) if is_tested else math.nan,
+        n=n,
+        df=pooled_df,
+        n_effective=float(np.mean([draw.estimate.n_effective for draw in draws])),
+        within_sd=within,
         between_sd=math.sqrt(combined.between),
         missing_information=combined.missing_information,
         rubin_low=combined.value - half,
@@ -211,25 +196,8 @@ def pool(draws: Sequence[DrawnEstimate]) -> Pooled:
     )
 
 
-def p_one_sided(pooled: Pooled) -> float:
-    """One-sided p-value of a pooled excess, for no excess; NaN if there is no estimate."""
-    if math.isnan(pooled.value):
-        return math.nan
-    if pooled.standard_error == 0:
-        return float(pooled.value <= 0)
-    return float(stats.t.sf(pooled.value / pooled.standard_error, pooled.df))
-
-
-def _quantile(df: float) -> float:
-    return float(stats.t.ppf(0.975, df))
-
-
 def _ratio(one: float, other: float) -> float:
     return one / other if other else 1.0
-
-
-def _nothing(note: str) -> Pooled:
-    return Pooled(*(math.nan,) * 11, note)
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from evenhand.arrays import Floats, Ints
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.disparity.approvals import RateContrast, contrast_counts, no_contrast
-from evenhand.metrics.disparity.intervals import wilson
-from evenhand.metrics.estimate import Estimate, Plain, not_estimable
+from evenhand.metrics.disparity.intervals import rate_estimate
+from evenhand.metrics.estimate import Estimate, Plain
 from evenhand.metrics.excess import ROUNDING
 
 Place: TypeAlias = Literal["first", "any"]
@@ -317,7 +317,7 @@ def _rates_of(
                 is_reference=code == reference,
                 n_people=n_people,
                 n=n,
-                rate=Estimate(n / n_people, *wilson(n, n_people, confidence)) if n_people else not_estimable(_NO_ONE),
+                rate=rate_estimate(n, n_people, confidence, _NO_ONE),
                 difference=contrast.difference,
                 p_value=contrast.p_value,
                 p_value_holm=math.nan,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -19,7 +19,7 @@ from statsmodels.discrete.discrete_model import Logit
 from statsmodels.regression.linear_model import OLS
 
 from evenhand.arrays import Bools, Floats
-from evenhand.metrics.estimate import Plain, normal_quantile, p_two_sided
+from evenhand.metrics.estimate import Estimate, not_estimable
 
 Method: TypeAlias = Literal["logit", "ols"]
 
@@ -59,33 +59,30 @@ class Controls:
 
 
 @dataclass(frozen=True)
-class GroupEffect(Plain):
+class GroupEffect(Estimate):
     """Outcome of a group minus that of the reference group, with controls held equal.
+
+    For a logit, it is the average marginal effect, in shares of people. The p-value is two-sided.
 
     Attributes
     ----------
-    value, low, high
-        The difference with its confidence interval: for a logit, the average marginal effect, in shares of people; NaN
-        with the reason in `note` if there is none.
-    standard_error, p_value
-        Its error, and the two-sided p-value for no difference.
-    n_people, n_group
-        People in the regression, and those of the group among them; None if unknown.
+    n_group
+        People of the group among the `n` in the regression; None if unknown.
     n_controls
         Columns that are held equal; None if it is not a regression.
-    note
-        Why a number is missing, what was left out, or a remark.
     """
 
-    value: float
-    low: float
-    high: float
-    standard_error: float
-    p_value: float
-    n_people: int
-    n_group: int | None
-    n_controls: int | None
-    note: str = ""
+    n_group: int | None = None
+    n_controls: int | None = None
+
+    @property
+    def n_people(self) -> int | None:
+        """People in the regression: the same as `n`."""
+        return self.n
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain fields."""
+        return {**super().to_dict(), "n_people": self.n_people}
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,29 +171,21 @@ def group_effect(
     reason = _unfit(sample, method, group, reference)
     if not reason and not is_told_apart:
         reason = f"not estimable: the controls determine who is in {group!r}"
-    if not reason:
-        found = (_logit if method == "logit" else _least_squares)(sample, confidence)
-        if not isinstance(found, str):
-            return _effect(sample, *found, notes)
-        reason = found
-    nothing = (math.nan,) * 5
-    return _effect(sample, *nothing, reason, notes)
-
-
-def _effect(
-    sample: _Sample,
-    value: float,
-    low: float,
-    high: float,
-    error: float,
-    p_value: float,
-    note: str,
-    notes: Sequence[str],
-) -> GroupEffect:
-    n_group = int(sample.is_group.sum())
-    words = "; ".join(text for text in (note, *notes) if text)
+    if reason:
+        estimate = not_estimable(reason)
+    else:
+        estimate = (_logit if method == "logit" else _least_squares)(sample, confidence)
     return GroupEffect(
-        value, low, high, error, p_value, len(sample.outcome), n_group, len(sample.controls.names), words
+        estimate.value,
+        estimate.low,
+        estimate.high,
+        estimate.standard_error,
+        estimate.p_value,
+        n=len(sample.outcome),
+        note="; ".join(text for text in (estimate.note, *notes) if text),
+        df=estimate.df,
+        n_group=int(sample.is_group.sum()),
+        n_controls=len(sample.controls.names),
     )
 
 
@@ -301,16 +290,14 @@ def _listed(names: Sequence[str]) -> str:
 
 # --- the two regressions ---
 
-_Numbers: TypeAlias = tuple[float, float, float, float, float, str]
-
 
 def _design(sample: _Sample) -> Floats:
     """A constant, the group and the controls."""
     return np.column_stack([np.ones(len(sample.outcome)), sample.is_group, sample.controls.values])
 
 
-def _least_squares(sample: _Sample, confidence: float) -> _Numbers | str:
-    """Value, interval, error, p-value and note of the group's coefficient."""
+def _least_squares(sample: _Sample, confidence: float) -> Estimate:
+    """The group's coefficient."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning that there are fewer clusters than columns
         fitted = OLS(sample.outcome, _design(sample)).fit(use_t=True, **sample.errors)
@@ -318,11 +305,12 @@ def _least_squares(sample: _Sample, confidence: float) -> _Numbers | str:
     if float(np.abs(fitted.resid).max()) <= _EXACT * spread:
         value = value if abs(value) > _EXACT * spread else 0.0
         note = "exact: group and controls determine the outcome"
-        return value, value, value, 0.0, p_two_sided(value, 0.0), note
+        return replace(Estimate.from_error(value, 0.0), note=note)
     low, high = fitted.conf_int(alpha=1 - confidence)[1]
-    return value, float(low), float(high), float(fitted.bse[1]), float(fitted.pvalues[1]), ""
+    return Estimate(value, float(low), float(high), float(fitted.bse[1]), float(fitted.pvalues[1]))
 
 
+_NO_SOLUTION = "not estimable: the logit has no unique solution"
 _SEPARATED = "not estimable: group and controls separate the decisions perfectly, as inputs do those of a linear score"
 
 
@@ -331,8 +319,8 @@ def _separates(parameters: Floats, design: Floats, outcome: Floats) -> bool:
     return bool(np.abs(outcome - special.expit(design @ parameters)).max() < 0.5)
 
 
-def _logit(sample: _Sample, confidence: float) -> _Numbers | str:
-    """Value, interval, error, p-value and note of the average marginal effect of the group, or why there is none."""
+def _logit(sample: _Sample, confidence: float) -> Estimate:
+    """The average marginal effect of the group."""
     design = _design(sample)
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # the causes of their warnings are checked below
@@ -341,23 +329,22 @@ def _logit(sample: _Sample, confidence: float) -> _Numbers | str:
         except np.linalg.LinAlgError:  # statsmodels before 0.15, also on the way to infinite coefficients
             fitted = Logit(sample.outcome, design).fit(method="bfgs", maxiter=_MOST_STEPS, disp=False)
             is_separated = _separates(np.asarray(fitted.params), design, sample.outcome)
-            return _SEPARATED if is_separated else "not estimable: the logit has no unique solution"
+            return not_estimable(_SEPARATED if is_separated else _NO_SOLUTION)
     parameters = np.asarray(fitted.params)
     if not np.isfinite(parameters).all():
-        return "not estimable: the logit has no unique solution"
+        return not_estimable(_NO_SOLUTION)
     if _separates(parameters, design, sample.outcome):
-        return _SEPARATED
+        return not_estimable(_SEPARATED)
     if abs(parameters[1]) > _INFINITE:
-        return "not estimable: with controls held equal, the decision follows from the group alone"
+        return not_estimable("not estimable: with controls held equal, the decision follows from the group alone")
     if not fitted.mle_retvals["converged"]:
-        return (
+        return not_estimable(
             f"not estimable: the logit did not converge in {_MOST_STEPS} steps; some controls together predict some "
             "decisions perfectly"
         )
     value, gradient = _average_effect(design, parameters)
     error = math.sqrt(float(gradient @ np.asarray(fitted.cov_params()) @ gradient))
-    half = normal_quantile(confidence) * error
-    return value, value - half, value + half, error, p_two_sided(value, error), ""
+    return Estimate.from_error(value, error, confidence=confidence)
 
 
 def _average_effect(design: Floats, parameters: Floats) -> tuple[float, Floats]:

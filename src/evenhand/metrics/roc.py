@@ -78,15 +78,16 @@ def auc_interval(
     area, share1, share0 = _placements(counts)
     worth1, worth0 = n1**2 / squares.totals[0], n0**2 / squares.totals[1]
     if worth1 < 2 or worth0 < 2:
-        return Estimate(area, math.nan, math.nan, "no interval: one person with a label")
+        return Estimate(area, note="no interval: one person with a label")
     spread1, spread0 = squares.favorable @ (share1 - area) ** 2, squares.unfavorable @ (share0 - area) ** 2
     variance1, variance0 = spread1 / n1**2 * worth1 / (worth1 - 1), spread0 / n0**2 * worth0 / (worth0 - 1)
     error = float(np.sqrt(variance1 + variance0))
     if error == 0 or not 0 < area < 1:
-        return Estimate(area, math.nan, math.nan, "no interval: the labels are separated without overlap")
+        return Estimate(area, note="no interval: the labels are separated without overlap")
     half = normal_quantile(confidence) * error / (area * (1 - area))
     logit = np.log(area / (1 - area))
-    return Estimate(area, float(1 / (1 + np.exp(half - logit))), float(1 / (1 + np.exp(-half - logit))))
+    low, high = (float(1 / (1 + np.exp(end - logit))) for end in (half, -half))
+    return Estimate(area, low, high, error)
 
 
 def auc_influence(y: NDArray[Any], score: NDArray[np.floating]) -> Floats:

@@ -40,9 +40,8 @@ from scipy import stats
 from torch import Tensor
 
 from evenhand.arrays import Floats, Ints
-from evenhand.metrics.estimate import p_two_sided, size_found
-from evenhand.metrics.influence import N_BUCKETS, bucket_sums
-from evenhand.metrics.sharing import Gathered, distinct_codes, numbered, placed
+from evenhand.metrics.estimate import Estimate, not_estimable, student_quantile
+from evenhand.metrics.sharing import N_BUCKETS, Gathered, bucket_sums, distinct_codes, numbered, placed
 from evenhand.system.threads import ONE_THREAD, Crew, device_turn, one_thread_each
 
 _COMPONENTS = 4
@@ -466,37 +465,6 @@ FEW_DEGREES_OF_DECISIONS = 5.0
 _MIN_PEOPLE = 10
 _DRAWS = 4_000
 _ROUNDING = 1e-6  # attributions are computed in single precision
-_LEVEL = 0.05
-
-
-@dataclass(frozen=True)
-class GapColumn:
-    """A score gap at equal finances; every number is NaN if it cannot be estimated.
-
-    Attributes
-    ----------
-    value
-        Group minus reference group: negative if the group is worse off.
-    low, high
-        95% confidence interval.
-    p_value
-        Two-sided, for no gap; NaN if there are too few people to test.
-    standard_error, df
-        Standard error that accounts for repeated use of people, and its degrees of freedom.
-    detectable
-        The smallest gap that a single test at the 5% level would have found in 80% of cases.
-    note
-        Why a number is missing; empty if none is.
-    """
-
-    value: float
-    low: float
-    high: float
-    p_value: float
-    standard_error: float
-    df: float
-    detectable: float
-    note: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -506,7 +474,8 @@ class GroupGap:
     Attributes
     ----------
     columns
-        An estimate for each column.
+        Group minus reference group for each column: negative if the group is worse off. The p-value is two-sided, and
+        NaN if there are too few people to test.
     correlation
         Correlation of the columns' estimates, of shape (n_columns, n_columns).
     n_people, n_pairs
@@ -515,7 +484,7 @@ class GroupGap:
         Influences of people on each column by bucket, of shape (n_buckets, n_columns); no rows without buckets.
     """
 
-    columns: tuple[GapColumn, ...]
+    columns: tuple[Estimate, ...]
     correlation: Floats
     n_people: int
     n_pairs: int
@@ -560,7 +529,7 @@ def group_gap(
         n_columns = 0 if moments is None else moments.product.shape[2]
         note = f"only {min(n)} people of a group are compared, but at least {_MIN_PEOPLE} are needed"
         return GroupGap(
-            tuple(_nothing(note) for _ in range(n_columns)), np.eye(n_columns), sum(n), 0, np.zeros((0, n_columns))
+            (not_estimable(note, sum(n)),) * n_columns, np.eye(n_columns), sum(n), 0, np.zeros((0, n_columns))
         )
     fit = moments.fit()
     sums = InfluenceSums.of(parts(), controls, fit, reference_buckets, crew)
@@ -574,11 +543,12 @@ def group_gap(
     correlation[~np.isfinite(correlation)] = 0.0
     np.fill_diagonal(correlation, 1.0)
     least = np.where(is_decision, FEW_DEGREES_OF_DECISIONS, FEW_DEGREES)
+    n_people = sum(moments.n_people)
     columns = tuple(
-        _column(*of_column)
+        replace(_column(*of_column), n=n_people)
         for of_column in zip(fit.values.tolist(), error.tolist(), df.tolist(), least.tolist(), strict=True)
     )
-    return GroupGap(columns, correlation, sum(moments.n_people), moments.n_pairs, sums.by_bucket)
+    return GroupGap(columns, correlation, n_people, moments.n_pairs, sums.by_bucket)
 
 
 def smallest_p_values(
@@ -612,22 +582,14 @@ def smallest_p_values(
     return adjusted, float(np.nanmin(adjusted))
 
 
-def _nothing(note: str) -> GapColumn:
-    nan = float("nan")
-    return GapColumn(nan, nan, nan, nan, nan, nan, nan, note)
-
-
-def _column(value: float, error: float, df: float, least: float) -> GapColumn:
+def _column(value: float, error: float, df: float, least: float) -> Estimate:
     if error <= _ROUNDING and abs(value) <= _ROUNDING:
-        return GapColumn(0.0, 0.0, 0.0, 1.0, 0.0, df, 0.0, "the model does not use it differently at equal finances")
-    if not np.isfinite(df) or df < least:
-        note = (
-            f"effectively {max(df + 1, 1):.0f} independent people: too few to test"
-            if np.isfinite(df)
-            else "not estimated"
-        )
-        half = float(stats.t.ppf(0.975, max(df, 1.0))) * error if np.isfinite(df) else float("nan")
-        return GapColumn(value, value - half, value + half, float("nan"), error, df, float("nan"), note)
-    half = float(stats.t.ppf(0.975, df)) * error
-    p_value = p_two_sided(value, error, df)
-    return GapColumn(value, value - half, value + half, p_value, error, df, size_found(error, df, _LEVEL, sides=2))
+        note = "the model does not use it differently at equal finances"
+        return Estimate(0.0, 0.0, 0.0, 0.0, 1.0, note=note, df=df)
+    if not np.isfinite(df):
+        return Estimate(value, standard_error=error, df=df, note="not estimated")
+    if df < least:
+        half = student_quantile(0.95, max(df, 1.0)) * error
+        note = f"effectively {max(df + 1, 1):.0f} independent people: too few to test"
+        return Estimate(value, value - half, value + half, error, df=df, note=note)
+    return Estimate.from_error(value, error, df)

@@ -1,8 +1,14 @@
-"""The variance of an average over triples that share people, from sums over the shared people."""
+"""Averages over pairs or triples that share people: their variance, and what two of them have in common.
+
+An estimate's error is a sum over rows (pairs or triples) of a residual times a weight. Summed over the rows that
+contain a person, it is that person's influence. People are assigned to a fixed number of buckets by who they are, so
+the influences of millions take no more space than those of a thousand; the correlation of two estimates is that of
+their sums by bucket. People who share a bucket by chance add noise, but no bias.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -16,6 +22,8 @@ from scipy.sparse import coo_array
 from torch import Tensor
 
 from evenhand.arrays import Floats, Ints
+
+N_BUCKETS = 1024
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,15 +192,9 @@ def effective_number(squares: float, fourth_powers: float) -> float:
     return squares**2 / fourth_powers
 
 
-def column_blocks(table: NDArray[np.floating], width: int) -> Iterator[Floats]:
-    """The columns in double precision, a few at a time: bounds memory."""
-    for first in range(0, table.shape[1], width):
-        yield table[:, first : first + width].astype(np.float64)
-
-
 @dataclass(frozen=True, eq=False)
 class People:
-    """The people of some triples, on a device; the fields are those of `clustering.Part`."""
+    """The people of some triples, on a device; the fields are those of `Triples`."""
 
     unit: Tensor
     person_row: Tensor
@@ -264,3 +266,62 @@ def couples_of_reference(part: People, n_reference: int, low: int, high: int) ->
     if chosen.any():
         found.append(Gathered.of(row_codes(n_reference, *three[chosen].T), 1.0, inside[chosen]))
     return tuple(found)
+
+
+def bucket_sums(values: Tensor, *buckets: Tensor) -> Tensor:
+    """Sums of the rows of `values` over the buckets of each of their people, of shape (N_BUCKETS, n_columns).
+
+    Examples
+    --------
+    >>> found = bucket_sums(torch.tensor([[1.0], [2.0]]), torch.tensor([0, 1]), torch.tensor([3, 0]))
+    >>> found[[0, 1, 3], 0].tolist()
+    [3.0, 2.0, 1.0]
+    """
+    rows = torch.arange(len(values), device=values.device).repeat(len(buckets))
+    return Gathered(torch.cat(buckets), N_BUCKETS, rows=rows).sums(values)
+
+
+def folded(values: NDArray[np.floating], n_buckets: int) -> Floats:
+    """Influences in fewer buckets, whose number divides theirs.
+
+    Examples
+    --------
+    >>> folded(np.array([1.0, 2.0, 3.0, 4.0]), 2)
+    array([4., 6.])
+    """
+    found: Floats = values.astype(np.float64).reshape(-1, n_buckets).sum(axis=0)
+    return found
+
+
+def standard_error_of_difference(
+    first_error: float, second_error: float, first: NDArray[np.floating], second: NDArray[np.floating]
+) -> float:
+    r"""Standard error of the difference of two estimates of the same people.
+
+    .. math:: (s_1 - s_2)^2 + 2 s_1 s_2 (1 - r)
+
+    is its square, with r the correlation of the influences about 0, which is their mean. It is 0 for two identical
+    estimates, and the sum of the variances if nothing is in common.
+
+    Parameters
+    ----------
+    first_error, second_error
+        Standard errors of the two.
+    first, second
+        Their influences by bucket, up to a factor; one may be in fewer buckets, as `folded` makes them.
+
+    Examples
+    --------
+    >>> influence = np.array([1.0, -2.0, 1.0])
+    >>> standard_error_of_difference(0.3, 0.3, influence, influence * 4)
+    0.0
+    >>> standard_error_of_difference(0.3, 0.4, influence, np.array([1.0, 1.0, 1.0]))
+    0.5
+    """
+    n_buckets = min(len(first), len(second))
+    own, other = (folded(values, n_buckets) for values in (first, second))
+    size, other_size = float(np.sqrt(own @ own)), float(np.sqrt(other @ other))
+    if size == 0 or other_size == 0:
+        return float(np.hypot(first_error, second_error))
+    apart = own / size - other / other_size  # squares to 2 (1 - r), and is exactly 0 for equal influences
+    return float(np.sqrt((first_error - second_error) ** 2 + first_error * second_error * (apart @ apart)))

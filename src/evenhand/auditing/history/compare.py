@@ -33,8 +33,8 @@ from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.excess import ROUNDING, excess
-from evenhand.metrics.influence import standard_error_of_difference
 from evenhand.metrics.roc import auc_influence
+from evenhand.metrics.sharing import standard_error_of_difference
 from evenhand.report.formatting import decimal, listed, p_value
 from evenhand.report.history import comparison_page
 from evenhand.system.files import write_atomically

@@ -26,11 +26,11 @@ from evenhand.auditing.batch import AuditSums, ScoreCounts
 from evenhand.auditing.finished import BatchOutput, BatchRecord, PairNulls
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.reasons import ReasonSums
-from evenhand.auditing.triples import EvidenceSums, Triples
+from evenhand.auditing.triples import EvidenceSums
 from evenhand.exceptions import InvalidInputError, StreamError
 from evenhand.matching.diagnostics import MatchSums, Moments
-from evenhand.metrics.excess import smallest_row
 from evenhand.metrics.reason_codes import ReasonCounts
+from evenhand.metrics.triples import Triples, smallest_row
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.files import remove_stale, write_atomically
 

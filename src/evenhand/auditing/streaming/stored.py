@@ -17,9 +17,8 @@ from evenhand.auditing.sample import ExplainedPairs, PairSample
 from evenhand.auditing.streaming import store as codec
 from evenhand.auditing.streaming.source import Source, read_rows
 from evenhand.auditing.streaming.store import Slice, Store, read_triples
-from evenhand.auditing.triples import Triples, range_limits, triples_by_range
 from evenhand.inputs.people import Columns
-from evenhand.metrics.excess import Parts, smallest_row
+from evenhand.metrics.triples import Parts, Triples, range_limits, smallest_row, triples_by_range
 from evenhand.system.threads import MOST_THREADS, Crew, Later, in_order, n_cores
 
 _RANGES, _FEWEST_IN_RANGE, _MOST_IN_RANGE = 64, 50_000, 200_000  # enough work for many cores
@@ -40,7 +39,7 @@ class StoredBatches(Store):
     all_numbers: Sequence[int]
     crew: Crew
 
-    def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts[Triples]:
+    def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts:
         """The triples of all batches, with each person's number within limits of distance."""
         assert merged.sums.evidence is not None
         values = {name: tuple(counts) for name, counts in merged.sums.approvals.items()}
@@ -63,7 +62,7 @@ class StoredBatches(Store):
 
 @dataclass(frozen=True, eq=False)
 class StoredTriples:
-    """The triples of all batches: a `clustering.Parts`.
+    """The triples of all batches: a `metrics.triples.Parts`.
 
     Attributes
     ----------

@@ -41,113 +41,12 @@ from evenhand.metrics.estimate import (
 
 Test: TypeAlias = Literal["auto", "fisher", "z"]
 
-# Cochran's rule of thumb: below this expected count the normal approximation to a cell is poor.
-_LEAST_EXPECTED = 5.0
-
-
-@dataclass(frozen=True)
-class RateContrast:
-    """A group compared with the reference group."""
-
-    difference: Estimate
-    ratio: Estimate
-    odds_ratio: Estimate
-    p_value: float
-    test: str
-    n_standard_deviations: float
-    note: str = ""
-
-
-def no_contrast(reason: str) -> RateContrast:
-    """No contrast, with the reason."""
-    nothing = not_estimable(reason)
-    return RateContrast(nothing, nothing, nothing, math.nan, "none", math.nan, reason)
-
-
-def contrast_groups(
-    approved: Ints, members: Membership, code: int, reference: int, test: Test, confidence: float
-) -> RateContrast:
-    """One group compared with the reference, which has people; membership is known or probable."""
-    if members.is_soft:
-        return _contrast_weighted(approved, members, code, reference, confidence)
-    approvals, people = members.effective_counts(approved, np.ones(len(approved), dtype=np.bool_))
-    if people[code] == 0:
-        return no_contrast(nobody_in(members, code))
-    found = contrast_counts(
-        float(approvals[code]),
-        float(people[code]),
-        float(approvals[reference]),
-        float(people[reference]),
-        "z" if members.is_weighted else test,
-        confidence,
-    )
-    return replace(found, test=f"{found.test}, effective numbers") if members.is_weighted else found
-
-
-def contrast_counts(x1: float, n1: float, x0: float, n0: float, test: Test, confidence: float) -> RateContrast:
-    """x1 approved of n1 in the group compared with x0 of n0 in the reference; integers for an exact test."""
-    p_value, name = _p_value(x1, n1, x0, n0, test)
-    error = np.sqrt((x1 + x0) * (n1 + n0 - x1 - x0) / (n1 * n0 * (n1 + n0)))
-    is_constant = error == 0
-    return RateContrast(
-        difference=newcombe(x1, n1, x0, n0, confidence),
-        ratio=koopman(x1, n1, x0, n0, confidence),
-        odds_ratio=cornfield(x1, n1, x0, n0, confidence),
-        p_value=p_value,
-        test=name,
-        n_standard_deviations=math.nan if is_constant else float((x1 / n1 - x0 / n0) / error),
-        note="each group has only one decision, and both the same: no standard error" if is_constant else "",
-    )
-
-
-def _p_value(x1: float, n1: float, x0: float, n0: float, test: Test) -> tuple[float, str]:
-    approved, denied, total = x1 + x0, n1 + n0 - x1 - x0, n1 + n0
-    least_expected = min(n1, n0) * min(approved, denied) / total
-    if test == "fisher" or (test == "auto" and least_expected < _LEAST_EXPECTED):
-        table = np.asarray([[x1, n1 - x1], [x0, n0 - x0]]).astype(np.int64)
-        return float(stats.fisher_exact(table).pvalue), "Fisher exact"
-    if approved == 0 or denied == 0:
-        return math.nan, "two-proportion z"
-    z = (x1 / n1 - x0 / n0) / np.sqrt(approved / total * denied / total * (1 / n1 + 1 / n0))
-    return float(2 * special.ndtr(-abs(z))), "two-proportion z"
-
-
-def _contrast_weighted(
-    approved: Ints, members: Membership, code: int, reference: int, confidence: float
-) -> RateContrast:
-    """Contrast under probabilities; linearized, so that a person who counts in both groups is counted once."""
-    weights, reference_weights = members.column(code), members.column(reference)
-    if not weights.any():
-        return no_contrast(nobody_in(members, code))
-    times, squares = members.times, members.squares
-    rate, influence = weighted_mean(approved, weights, times)
-    reference_rate, reference_influence = weighted_mean(approved, reference_weights, times)
-    z = normal_quantile(confidence)
-
-    def log_scale(name: str, slope: Callable[[float], float], transform: Callable[[float], float]) -> Estimate:
-        if not (0 < rate < 1 and 0 < reference_rate < 1):
-            return not_estimable(f"not estimable: the {name} needs approvals and denials in both groups")
-        value = transform(rate) / transform(reference_rate)
-        error = standard_error(influence * slope(rate) - reference_influence * slope(reference_rate), squares)
-        return Estimate(value, float(value * np.exp(-z * error)), float(value * np.exp(z * error)))
-
-    difference = rate - reference_rate
-    error = standard_error(influence - reference_influence, squares)
-    if error == 0:
-        return no_contrast("not estimable: the weighted rates have no spread")
-    return RateContrast(
-        difference=Estimate(difference, max(-1.0, difference - z * error), min(1.0, difference + z * error)),
-        ratio=log_scale("approval ratio", lambda p: 1 / p, lambda p: p),
-        odds_ratio=log_scale("odds ratio", lambda p: 1 / (p * (1 - p)), lambda p: p / (1 - p)),
-        p_value=p_two_sided(difference, error),
-        test="z of weighted rates",
-        n_standard_deviations=difference / error,
-    )
-
-
 FOUR_FIFTHS = 0.8
 """Approval ratio below which a difference is flagged as large: a rule of thumb from US employment-selection guidance
 (29 CFR 1607.4(D)); it was written for hiring, and using it for lending is the reader's choice."""
+
+# Cochran's rule of thumb: below this expected count the normal approximation to a cell is poor.
+_LEAST_EXPECTED = 5.0
 
 
 @dataclass(frozen=True)
@@ -284,13 +183,22 @@ def approval_disparity(
         check_open_fraction(value, name)
     reference_code = reference_code_of(members, reference)
     everyone = np.ones(len(approved), dtype=bool)
+    people, approvals = members.sums(np.ones(len(approved))), members.sums(approved)
     counted, counted_approvals = members.counts(np.ones(len(approved))), members.counts(approved)
-    shortfalls = _shortfalls(approved, members, reference_code)
-    contrasts = _adjusted_contrasts(approved, members, reference_code, test, confidence)
+    reference_rate = approvals[reference_code] / people[reference_code]
+    with np.errstate(divide="ignore", invalid="ignore"):  # a group without people has no shortfall
+        shortfalls = np.maximum((people * reference_rate - approvals) * (counted / people), 0.0)
+    contrasts = [
+        no_contrast("this is the reference group")
+        if code == reference_code
+        else contrast_groups(approved, members, code, reference_code, test, confidence)
+        for code in range(len(members.names))
+    ]
+    adjusted = holm([contrast.p_value for contrast in contrasts])  # the reference group has none
 
     def row(code: int) -> GroupApproval:
-        found, p_holm = contrasts[code]
-        ratio = found.ratio.value
+        contrast, p_holm = contrasts[code], float(adjusted[code])
+        ratio = contrast.ratio.value
         n_effective = members.n_effective(code)
         return GroupApproval(
             group=members.names[code],
@@ -299,18 +207,18 @@ def approval_disparity(
             n_approved=members.count(counted_approvals[code]),
             n_effective=n_effective,
             approval_rate=group_rate(members, code, approved, everyone, "no one", confidence),
-            rate_difference_group_minus_reference_pp=_in_percentage_points(found.difference),
-            approval_ratio_group_over_reference=found.ratio,
-            odds_ratio_group_over_reference=found.odds_ratio,
-            p_value=found.p_value,
+            rate_difference_group_minus_reference_pp=contrast.difference.scaled(100.0),
+            approval_ratio_group_over_reference=contrast.ratio,
+            odds_ratio_group_over_reference=contrast.odds_ratio,
+            p_value=contrast.p_value,
             p_value_holm=p_holm,
-            test=found.test,
-            n_standard_deviations=found.n_standard_deviations,
-            shortfall=shortfalls[code],
+            test=contrast.test,
+            n_standard_deviations=contrast.n_standard_deviations,
+            shortfall=float(shortfalls[code]),
             is_statistically_significant=None if np.isnan(p_holm) else p_holm < significance_level,
             is_below_practical_threshold=None if np.isnan(ratio) else ratio < four_fifths_threshold,
             is_small_group=n_effective < small_group,
-            note=found.note,
+            note=contrast.note,
         )
 
     return ApprovalTable(
@@ -323,48 +231,6 @@ def approval_disparity(
         groups=tuple(row(code) for code in range(len(members.names))),
         note=members.note,
     )
-
-
-def _check_test(test: Test, members: Membership) -> None:
-    if test not in ("auto", "fisher", "z"):
-        raise InvalidInputError(f"`test` must be 'auto', 'fisher' or 'z', got {test!r}.")
-    if test == "fisher" and (members.is_soft or members.is_weighted):
-        came = "probabilities" if members.is_soft else "sampling weights"
-        raise InvalidInputError(
-            f"`test='fisher'` needs known group membership and equal weights, got {came}: an exact test counts whole "
-            "people; use `test='auto'`, or pass group codes without weights."
-        )
-
-
-def _adjusted_contrasts(
-    approved: Ints, members: Membership, reference_code: int, test: Test, confidence: float
-) -> list[tuple[RateContrast, float]]:
-    """Each group next to the reference group, and its p-value adjusted for the number of groups compared."""
-    others = [code for code in range(len(members.names)) if code != reference_code]
-    found = [contrast_groups(approved, members, code, reference_code, test, confidence) for code in others]
-    adjusted = holm([contrast.p_value for contrast in found])
-    rows = [(contrast, float(p_holm)) for contrast, p_holm in zip(found, adjusted, strict=True)]
-    rows.insert(reference_code, (no_contrast("this is the reference group"), math.nan))
-    return rows
-
-
-def _shortfalls(approved: Ints, members: Membership, reference_code: int) -> list[float]:
-    """Additional approvals of people, whatever their weights, with which each group would reach the reference rate."""
-    everyone = np.ones(len(approved))
-    people, approvals, counted = members.sums(everyone), members.sums(approved), members.counts(everyone)
-    reference_rate = approvals[reference_code] / people[reference_code]
-
-    def of(code: int) -> float:
-        if not people[code] > 0:
-            return math.nan
-        lacking = float((people[code] * reference_rate - approvals[code]) * (counted[code] / people[code]))
-        return lacking if math.isnan(lacking) else max(0.0, lacking)
-
-    return [of(code) for code in range(len(members.names))]
-
-
-def _in_percentage_points(share: Estimate) -> Estimate:
-    return Estimate(share.value * 100.0, share.low * 100.0, share.high * 100.0, share.note)
 
 
 @dataclass(frozen=True)
@@ -429,3 +295,114 @@ def approval_disparity_by_cutoff(
         return CutoffApprovals(float(quantile), cutoff, float(times @ approved / upto[-1]), table)
 
     return [at(quantile, float(cutoff)) for quantile, cutoff in zip(quantiles, cutoffs, strict=True)]
+
+
+@dataclass(frozen=True)
+class RateContrast:
+    """A group compared with the reference group."""
+
+    difference: Estimate
+    ratio: Estimate
+    odds_ratio: Estimate
+    p_value: float
+    test: str
+    n_standard_deviations: float
+    note: str = ""
+
+
+def no_contrast(reason: str) -> RateContrast:
+    """No contrast, with the reason."""
+    nothing = not_estimable(reason)
+    return RateContrast(nothing, nothing, nothing, math.nan, "none", math.nan, reason)
+
+
+def contrast_groups(
+    approved: Ints, members: Membership, code: int, reference: int, test: Test, confidence: float
+) -> RateContrast:
+    """One group compared with the reference, which has people; membership is known or probable."""
+    if members.is_soft:
+        return _contrast_weighted(approved, members, code, reference, confidence)
+    approvals, people = members.effective_counts(approved, np.ones(len(approved), dtype=np.bool_))
+    if people[code] == 0:
+        return no_contrast(nobody_in(members, code))
+    found = contrast_counts(
+        float(approvals[code]),
+        float(people[code]),
+        float(approvals[reference]),
+        float(people[reference]),
+        "z" if members.is_weighted else test,
+        confidence,
+    )
+    return replace(found, test=f"{found.test}, effective numbers") if members.is_weighted else found
+
+
+def contrast_counts(x1: float, n1: float, x0: float, n0: float, test: Test, confidence: float) -> RateContrast:
+    """x1 approved of n1 in the group compared with x0 of n0 in the reference; integers for an exact test."""
+    p_value, name = _p_value(x1, n1, x0, n0, test)
+    error = np.sqrt((x1 + x0) * (n1 + n0 - x1 - x0) / (n1 * n0 * (n1 + n0)))
+    is_constant = error == 0
+    return RateContrast(
+        difference=newcombe(x1, n1, x0, n0, confidence),
+        ratio=koopman(x1, n1, x0, n0, confidence),
+        odds_ratio=cornfield(x1, n1, x0, n0, confidence),
+        p_value=p_value,
+        test=name,
+        n_standard_deviations=math.nan if is_constant else float((x1 / n1 - x0 / n0) / error),
+        note="each group has only one decision, and both the same: no standard error" if is_constant else "",
+    )
+
+
+def _p_value(x1: float, n1: float, x0: float, n0: float, test: Test) -> tuple[float, str]:
+    approved, denied, total = x1 + x0, n1 + n0 - x1 - x0, n1 + n0
+    least_expected = min(n1, n0) * min(approved, denied) / total
+    if test == "fisher" or (test == "auto" and least_expected < _LEAST_EXPECTED):
+        table = np.asarray([[x1, n1 - x1], [x0, n0 - x0]]).astype(np.int64)
+        return float(stats.fisher_exact(table).pvalue), "Fisher exact"
+    if approved == 0 or denied == 0:
+        return math.nan, "two-proportion z"
+    z = (x1 / n1 - x0 / n0) / np.sqrt(approved / total * denied / total * (1 / n1 + 1 / n0))
+    return float(2 * special.ndtr(-abs(z))), "two-proportion z"
+
+
+def _contrast_weighted(
+    approved: Ints, members: Membership, code: int, reference: int, confidence: float
+) -> RateContrast:
+    """Contrast under probabilities; linearized, so that a person who counts in both groups is counted once."""
+    weights, reference_weights = members.column(code), members.column(reference)
+    if not weights.any():
+        return no_contrast(nobody_in(members, code))
+    times, squares = members.times, members.squares
+    rate, influence = weighted_mean(approved, weights, times)
+    reference_rate, reference_influence = weighted_mean(approved, reference_weights, times)
+    z = normal_quantile(confidence)
+
+    def log_scale(name: str, slope: Callable[[float], float], transform: Callable[[float], float]) -> Estimate:
+        if not (0 < rate < 1 and 0 < reference_rate < 1):
+            return not_estimable(f"not estimable: the {name} needs approvals and denials in both groups")
+        value = transform(rate) / transform(reference_rate)
+        error = standard_error(influence * slope(rate) - reference_influence * slope(reference_rate), squares)
+        return Estimate(value, float(value * np.exp(-z * error)), float(value * np.exp(z * error)))
+
+    difference = rate - reference_rate
+    error = standard_error(influence - reference_influence, squares)
+    if error == 0:
+        return no_contrast("not estimable: the weighted rates have no spread")
+    return RateContrast(
+        difference=Estimate(difference, max(-1.0, difference - z * error), min(1.0, difference + z * error), error),
+        ratio=log_scale("approval ratio", lambda p: 1 / p, lambda p: p),
+        odds_ratio=log_scale("odds ratio", lambda p: 1 / (p * (1 - p)), lambda p: p / (1 - p)),
+        p_value=p_two_sided(difference, error),
+        test="z of weighted rates",
+        n_standard_deviations=difference / error,
+    )
+
+
+def _check_test(test: Test, members: Membership) -> None:
+    if test not in ("auto", "fisher", "z"):
+        raise InvalidInputError(f"`test` must be 'auto', 'fisher' or 'z', got {test!r}.")
+    if test == "fisher" and (members.is_soft or members.is_weighted):
+        came = "probabilities" if members.is_soft else "sampling weights"
+        raise InvalidInputError(
+            f"`test='fisher'` needs known group membership and equal weights, got {came}: an exact test counts whole "
+            "people; use `test='auto'`, or pass group codes without weights."
+        )

@@ -15,7 +15,7 @@ from statsmodels.genmod.generalized_linear_model import GLM
 
 from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.disparity.intervals import membership_of, nobody_in, wilson
+from evenhand.metrics.disparity.intervals import membership_of, nobody_in, rate_estimate
 from evenhand.metrics.estimate import (
     Estimate,
     Plain,
@@ -165,55 +165,30 @@ def group_calibration(
         chosen = np.flatnonzero(members.codes == code)
         chosen = chosen[np.argsort(scores[chosen], kind="stable")]
         if not len(chosen):
-            return _nobody(members.names[code], nobody_in(members, code))
-        return _calibrated(
-            members.names[code],
-            labels[chosen],
-            scores[chosen],
-            times[chosen],
-            n_bins,
-            confidence,
-            small_group,
-            random_state,
+            nothing = not_estimable(nobody_in(members, code))
+            return GroupCalibration(
+                members.names[code], 0, 0, math.nan, nothing, nothing, math.nan, nothing, nothing, (), True
+            )
+        of_group = labels[chosen], scores[chosen], times[chosen]
+        n, n_positive = int(of_group[2].sum()), int(of_group[2] @ of_group[0])
+        bins = _bins(*of_group, max(1, min(n_bins, n // _PEOPLE_PER_BIN)), confidence)
+        error, by_chance = _calibration_error(bins, confidence, random_state)
+        intercept, slope = _recalibration(*of_group, confidence)
+        return GroupCalibration(
+            group=members.names[code],
+            n_people=n,
+            n_positive_label=n_positive,
+            mean_score=float(of_group[2] @ of_group[1]) / n,
+            observed_rate=rate_estimate(n_positive, n, confidence),
+            expected_calibration_error=error,
+            error_by_chance=by_chance,
+            intercept=intercept,
+            slope=slope,
+            bins=bins,
+            is_small_group=n < small_group,
         )
 
     return [row(code) for code in range(len(members.names))]
-
-
-def _nobody(name: str, why: str) -> GroupCalibration:
-    nothing = not_estimable(why)
-    return GroupCalibration(name, 0, 0, math.nan, nothing, nothing, math.nan, nothing, nothing, (), True)
-
-
-def _calibrated(
-    name: str,
-    labels: Ints,
-    scores: Floats,
-    times: Ints,
-    n_bins: int,
-    confidence: float,
-    small_group: int,
-    random_state: int,
-) -> GroupCalibration:
-    """Of people sorted by score, in rows that stand for `times` people."""
-    n = int(times.sum())
-    bins = _bins(labels, scores, times, max(1, min(n_bins, n // _PEOPLE_PER_BIN)), confidence)
-    error, by_chance = _calibration_error(bins, confidence, random_state)
-    intercept, slope = _recalibration(labels, scores, times, confidence)
-    n_positive = int(times @ labels)
-    return GroupCalibration(
-        group=name,
-        n_people=n,
-        n_positive_label=n_positive,
-        mean_score=float(times @ scores) / n,
-        observed_rate=Estimate(n_positive / n, *wilson(n_positive, n, confidence)),
-        expected_calibration_error=error,
-        error_by_chance=by_chance,
-        intercept=intercept,
-        slope=slope,
-        bins=bins,
-        is_small_group=n < small_group,
-    )
 
 
 def _bins(labels: Ints, scores: Floats, times: Ints, n_bins: int, confidence: float) -> tuple[CalibrationBin, ...]:
@@ -226,8 +201,8 @@ def _bins(labels: Ints, scores: Floats, times: Ints, n_bins: int, confidence: fl
     def one(number: int) -> CalibrationBin:
         n, x = int(n_people[number]), int(observed[number])
         inside = scores[place == number]
-        rate = Estimate(x / n, *wilson(x, n, confidence))
-        return CalibrationBin(float(inside[0]), float(inside[-1]), n, float(promised[number]) / n, rate)
+        mean_score = float(promised[number]) / n
+        return CalibrationBin(float(inside[0]), float(inside[-1]), n, mean_score, rate_estimate(x, n, confidence))
 
     return tuple(one(number) for number in np.flatnonzero(n_people).tolist())
 

@@ -128,25 +128,23 @@ def _group_auc(members: Membership, code: int, labels: Ints, scores: Floats, con
 
 
 @dataclass(frozen=True)
-class GapEstimate(Plain):
-    """The largest difference in a rate between groups, with an interval.
+class GapEstimate(Estimate):
+    """The largest difference in a rate between groups.
 
     Attributes
     ----------
+    name
+        Of the gap, such as ``"eo_gap"``.
     rate
         The rate with the largest difference.
     group_low, group_high
         The groups with the lowest and the highest rate.
     """
 
-    name: str
-    value: float
-    low: float
-    high: float
-    rate: str
-    group_low: str
-    group_high: str
-    note: str = ""
+    name: str = ""
+    rate: str = ""
+    group_low: str = ""
+    group_high: str = ""
 
 
 def outcome_gaps(
@@ -259,7 +257,7 @@ def _drawn_rates(
 def _gap(name: str, drawn: list[_DrawnRates], members: Membership, confidence: float, n_draws: int) -> GapEstimate:
     absent = "; ".join(rates.absent for rates in drawn if rates.absent)
     if absent:
-        return GapEstimate(name, math.nan, math.nan, math.nan, "", "", "", absent)
+        return GapEstimate(math.nan, name=name, note=absent)
     first, second = np.triu_indices(len(members.names), k=1)
     differences, errors = [], []
     largest = np.zeros(n_draws)
@@ -414,8 +412,7 @@ def _standardized_difference(
     influence = (group.mean_influence - reference.mean_influence) / np.sqrt(variance) - value / (4 * variance) * (
         group.variance_influence + reference.variance_influence
     )
-    half = normal_quantile(confidence) * standard_error(influence, members.squares)
-    return Estimate(float(value), float(value - half), float(value + half))
+    return Estimate.from_error(float(value), standard_error(influence, members.squares), confidence=confidence)
 
 
 def _kolmogorov_smirnov(scores: Floats, members: Membership, code: int, reference: int) -> tuple[float, float, str]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import optimize, special
+from scipy import optimize
 from statsmodels.stats.proportion import confint_proportions_2indep, proportion_confint
 
 from evenhand.arrays import Floats, Ints
@@ -27,6 +27,7 @@ from evenhand.metrics.estimate import (
     normal_quantile,
     not_estimable,
     row_weights,
+    student_quantile,
 )
 
 _ROUNDING = 1e-12  # of effective counts, as a share of them
@@ -36,6 +37,11 @@ def wilson(x: float, n: float, confidence: float) -> tuple[float, float]:
     """Both ends of the interval of a rate of x in n (Wilson 1927)."""
     low, high = proportion_confint(x, n, alpha=1 - confidence, method="wilson")
     return (0.0 if x == 0 else float(low)), (1.0 if x == n else float(high))
+
+
+def rate_estimate(x: float, n: float, confidence: float, absent: str = "") -> Estimate:
+    """A rate of x in n with Wilson's interval; `absent` says why there is no one."""
+    return Estimate(x / n, *wilson(x, n, confidence)) if n else not_estimable(absent)
 
 
 def newcombe(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
@@ -86,12 +92,8 @@ def cornfield(x1: float, n1: float, x0: float, n0: float, confidence: float) -> 
     edge = max(1e-9 * (most - least), 4 * float(np.spacing(float(most))))
     low = 0.0 if x1 - least <= 2 * edge else odds_ratio(float(optimize.brentq(excess, least + edge, x1 - edge)))
     if most - x1 <= 2 * edge:
-        return Estimate(
-            math.nan,
-            low,
-            math.nan,
-            "infinite in the sample: a group has everyone or no one approved; `low` is a lower bound",
-        )
+        note = "infinite in the sample: a group has everyone or no one approved; `low` is a lower bound"
+        return Estimate(math.nan, low, note=note)
     high = odds_ratio(float(optimize.brentq(excess, x1 + edge, most - edge)))
     return Estimate(max(odds_ratio(float(x1)), low), low, high)
 
@@ -296,10 +298,10 @@ def group_mean(members: Membership, code: int, values: Floats, confidence: float
     mean, influence = weighted_mean(values, weights, times)
     degrees = float(times @ weights) ** 2 / float(members.squares @ weights**2) - 1
     if degrees <= 1e-9:
-        return Estimate(mean, math.nan, math.nan, "no interval: one person")
-    error = standard_error(influence, members.squares) * np.sqrt((degrees + 1) / degrees)
-    half = float(special.stdtrit(degrees, 0.5 + confidence / 2) * error)
-    return Estimate(mean, mean - half, mean + half)
+        return Estimate(mean, note="no interval: one person")
+    error = standard_error(influence, members.squares) * math.sqrt((degrees + 1) / degrees)
+    half = student_quantile(confidence, degrees) * error
+    return Estimate(mean, mean - half, mean + half, error, df=degrees)
 
 
 def group_rate(
@@ -316,5 +318,6 @@ def group_rate(
         if members.is_weighted:
             ones, people = (float(counts[code]) for counts in members.effective_counts(values, subset))
         return Estimate(rate, *wilson(ones, people, confidence))
-    half = normal_quantile(confidence) * standard_error(influence, members.squares)
-    return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half))
+    error = standard_error(influence, members.squares)
+    half = normal_quantile(confidence) * error
+    return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half), error)

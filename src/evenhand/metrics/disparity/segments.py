@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -24,8 +23,8 @@ from evenhand.metrics.disparity.intervals import (
     effective_counts,
     koopman,
     membership_of,
+    rate_estimate,
     reference_code_of,
-    wilson,
 )
 from evenhand.metrics.estimate import Estimate, Plain, RowWeights, binary_values, check_open_fraction, not_estimable
 
@@ -128,15 +127,19 @@ def segmented_approvals(
     worth = np.stack([people - ones, ones], axis=1).reshape(-1, n_groups, 2)
 
     others = [code for code in range(n_groups) if code != reference_code]
-    sides = [_Side(counts[:, code], worth[:, code]) for code in range(n_groups)]
-    rows = [_segmented(sides[code], sides[reference_code], segment_names, confidence, small_group) for code in others]
-    adjusted = holm([row["p_value"] for row in rows])
-    return [
-        SegmentedApproval(
-            group=members.names[code], reference=members.names[reference_code], p_value_holm=float(p_holm), **row
+    rows = []
+    for code in others:
+        two = [code, reference_code]
+        segment_rows = tuple(
+            _segment_row(segment_name, of_segment, worth_of_segment, confidence, small_group)
+            for segment_name, of_segment, worth_of_segment in zip(
+                segment_names, counts[:, two], worth[:, two], strict=True
+            )
         )
-        for code, row, p_holm in zip(others, rows, adjusted, strict=True)
-    ]
+        group_name, reference_name = members.names[code], members.names[reference_code]
+        rows.append(_segmented(group_name, reference_name, segment_rows, worth[:, two], confidence))
+    adjusted = holm([row.p_value for row in rows])
+    return [replace(row, p_value_holm=float(p_holm)) for row, p_holm in zip(rows, adjusted, strict=True)]
 
 
 def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
@@ -155,51 +158,43 @@ def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
     return [str(value) for value in values], codes.astype(np.int64)
 
 
-@dataclass(frozen=True, eq=False)
-class _Side:
-    """(denied, approved) of a group, of shape (n_segments, 2): numbers of people, and their effective numbers."""
-
-    counts: Ints
-    worth: Floats
-
-
 def _segmented(
-    group: _Side, reference: _Side, segment_names: list[str], confidence: float, small_group: int
-) -> dict[str, Any]:
-    """The contrast over segments."""
-    rows = tuple(
-        _segment_row(name, place, group, reference, confidence, small_group) for place, name in enumerate(segment_names)
-    )
+    group: str, reference: str, rows: tuple[SegmentApproval, ...], worth: Floats, confidence: float
+) -> SegmentedApproval:
+    """The contrast over segments; `worth` are effective numbers by segment, side (group, reference) and decision."""
     used = np.asarray([row.is_informative for row in rows])
-    n_people = (group.counts + reference.counts).sum(axis=1)
-    found: dict[str, Any] = {
-        "n_segments_used": int(used.sum()),
-        "n_people_used": int(n_people[used].sum()),
-        "n_people_left_out": int(n_people[~used].sum()),
-        "segments": rows,
-    }
-    if not used.any():
-        reason = "not estimable: no segment has both groups and both decisions"
-        nothing = {"chi_square": math.nan, "p_value": math.nan, "homogeneity_p_value": math.nan, "note": reason}
-        return {"common_odds_ratio_group_over_reference": not_estimable(reason), **nothing, **found}
-    tables = np.stack([side.worth[used, ::-1].T for side in (group, reference)])
-    chi_square = _cochran_chi_square(tables)
-    common = _mantel_haenszel(tables, confidence)
-    left_out = int((~used).sum())
-    return {
-        "common_odds_ratio_group_over_reference": common,
-        "chi_square": chi_square,
-        "p_value": float(stats.chi2.sf(chi_square, 1)),
-        "homogeneity_p_value": _breslow_day(tables, common.value),
-        "note": f"{left_out} of {len(rows)} segments are not informative and left out" if left_out else "",
-        **found,
-    }
+    n_people = np.asarray([row.n_people_group + row.n_people_reference for row in rows])
+    n_left_out = int((~used).sum())
+    note = f"{n_left_out} of {len(rows)} segments are not informative and left out" if n_left_out else ""
+    chi_square = p_value = homogeneity = math.nan
+    if used.any():
+        tables = worth[used][:, :, ::-1].transpose(1, 2, 0)
+        common = _mantel_haenszel(tables, confidence)
+        # One degree of freedom, without continuity correction.
+        chi_square = float(StratifiedTable(tables).test_null_odds(correction=False).statistic)
+        p_value, homogeneity = float(stats.chi2.sf(chi_square, 1)), _breslow_day(tables, common.value)
+    else:
+        note = "not estimable: no segment has both groups and both decisions"
+        common = not_estimable(note)
+    return SegmentedApproval(
+        group=group,
+        reference=reference,
+        common_odds_ratio_group_over_reference=common,
+        chi_square=chi_square,
+        p_value=p_value,
+        p_value_holm=math.nan,
+        homogeneity_p_value=homogeneity,
+        n_segments_used=int(used.sum()),
+        n_people_used=int(n_people[used].sum()),
+        n_people_left_out=int(n_people[~used].sum()),
+        segments=rows,
+        note=note,
+    )
 
 
-def _segment_row(
-    name: str, place: int, group: _Side, reference: _Side, confidence: float, small_group: int
-) -> SegmentApproval:
-    (denied1, x1), (denied0, x0) = group.worth[place].tolist(), reference.worth[place].tolist()
+def _segment_row(name: str, counts: Ints, worth: Floats, confidence: float, small_group: int) -> SegmentApproval:
+    """One segment, from numbers of people, and effective ones, by side (group, reference) and decision."""
+    (denied1, x1), (denied0, x0) = worth.tolist()
     n1, n0 = denied1 + x1, denied0 + x0
     if n1 == 0 or n0 == 0:
         sides = [side for side, number in (("the group", n1), ("the reference", n0)) if number == 0]
@@ -212,14 +207,18 @@ def _segment_row(
     if n1 and n0:
         ratio, odds_ratio = (interval(x1, n1, x0, n0, confidence) for interval in (koopman, cornfield))
     small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
+    (n_people_group, n_people_reference), (n_approved_group, n_approved_reference) = (
+        counts.sum(axis=1).tolist(),
+        counts[:, 1].tolist(),
+    )
     return SegmentApproval(
         segment=name,
-        n_people_group=int(group.counts[place].sum()),
-        n_approved_group=int(group.counts[place, 1]),
-        n_people_reference=int(reference.counts[place].sum()),
-        n_approved_reference=int(reference.counts[place, 1]),
-        approval_rate_group=Estimate(x1 / n1, *wilson(x1, n1, confidence)) if n1 else not_estimable(reason),
-        approval_rate_reference=Estimate(x0 / n0, *wilson(x0, n0, confidence)) if n0 else not_estimable(reason),
+        n_people_group=n_people_group,
+        n_approved_group=n_approved_group,
+        n_people_reference=n_people_reference,
+        n_approved_reference=n_approved_reference,
+        approval_rate_group=rate_estimate(x1, n1, confidence, reason),
+        approval_rate_reference=rate_estimate(x0, n0, confidence, reason),
         approval_ratio_group_over_reference=ratio,
         odds_ratio_group_over_reference=odds_ratio,
         is_informative=not reason,
@@ -238,15 +237,10 @@ def _mantel_haenszel(tables: Floats, confidence: float) -> Estimate:
             "not estimable: infinite in the sample, no segment has the group denied and the reference approved"
         )
     if not (a * d).any():
-        return Estimate(0.0, 0.0, math.nan, "no upper end: no segment has the group approved and the reference denied")
+        return Estimate(0.0, 0.0, note="no upper end: no segment has the group approved and the reference denied")
     pooled = StratifiedTable(tables)
     low, high = pooled.oddsratio_pooled_confint(alpha=1 - confidence)
     return Estimate(float(pooled.oddsratio_pooled), float(low), float(high))
-
-
-def _cochran_chi_square(tables: Floats) -> float:
-    """Statistic of equal rates within every segment: one degree of freedom, without continuity correction."""
-    return float(StratifiedTable(tables).test_null_odds(correction=False).statistic)
 
 
 def _breslow_day(tables: Floats, odds_ratio: float) -> float:

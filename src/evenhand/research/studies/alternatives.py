@@ -13,7 +13,8 @@ from evenhand.auditing.result import AuditResult
 from evenhand.inputs.identity import Identity
 from evenhand.matching import MatchReference
 from evenhand.matching.placebos import placebo_pairs
-from evenhand.metrics.excess import ExcessEstimate, excess
+from evenhand.metrics.estimate import Estimate
+from evenhand.metrics.excess import excess
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.scoring import joined, score_triples
@@ -35,7 +36,7 @@ def former_excess(
     y: Ints,
     group: Ints,
     finances: Sequence[str],
-) -> ExcessEstimate:
+) -> Estimate:
     """The excess with equally weighted people and four triples from sixteen neighbors: the audit's first headline.
 
     Examples

@@ -6,8 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from evenhand.auditing.triples import range_limits, triples_by_range
-from evenhand.metrics.excess import smallest_row
+from evenhand.metrics.triples import range_limits, smallest_row, triples_by_range
 
 
 @pytest.mark.parametrize("share_outside", [0.0, 0.3, 1.0])
