@@ -30,7 +30,7 @@ import evenhand as eh
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.models.combined import OpenedScore
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.linear import LinearModel
+from evenhand.models.protocol import LinearModel
 
 NUMBERS = list("abcdefgh")
 

@@ -46,7 +46,7 @@ from evenhand.cli.options import AuditPlan
 from evenhand.exceptions import EvenhandError, InvalidInputError, ModelFileError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
-from evenhand.models.files.apart import opened_apart
+from evenhand.models.files.load import opened_apart
 from evenhand.models.onnx import OnnxModel
 
 pytestmark = pytest.mark.integration
@@ -75,7 +75,7 @@ def people():
 @pytest.fixture
 def opened_here(monkeypatch):
     """Files are not opened in a process first: what is looked at comes after that, and many files are."""
-    monkeypatch.setattr("evenhand.models.files.apart.opened_apart", lambda *_: None)
+    monkeypatch.setattr("evenhand.models.files.load.opened_apart", lambda *_: None)
 
 
 def table_for(name, X):
@@ -715,7 +715,7 @@ def copied_processes(request, monkeypatch):
             return subprocess.CompletedProcess(command, code)
 
         replaced = {"run": run, "DEVNULL": subprocess.DEVNULL, "TimeoutExpired": subprocess.TimeoutExpired}
-        monkeypatch.setattr("evenhand.models.files.apart.subprocess", SimpleNamespace(**replaced))
+        monkeypatch.setattr("evenhand.models.files.load.subprocess", SimpleNamespace(**replaced))
         yield request.param
         server.stdin.close()
 
@@ -724,8 +724,8 @@ def copied_processes(request, monkeypatch):
 @pytest.mark.parametrize("n_cases", [10, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("copied_processes", NATIVE, indirect=True)
 def test_damaged_files_read_apart_end_in_a_sentence(copied_processes, n_cases, saved, people, tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.models.files.apart.opened_apart.__defaults__", (3.0,))
-    monkeypatch.setattr("evenhand.models.files.apart.read_tree_file.__defaults__", (3.0,))
+    monkeypatch.setattr("evenhand.models.files.load.opened_apart.__defaults__", (3.0,))
+    monkeypatch.setattr("evenhand.models.files.load.read_tree_file.__defaults__", (3.0,))
     X = table_for(copied_processes, people[0])
     assert outcome(saved[copied_processes][0], X) == "read"
     found = fuzz(copied_processes, saved, people, tmp_path, n_cases)
@@ -814,8 +814,5 @@ def test_an_onnx_file_is_checked_before_it_is_run_here(saved):
 
 
 def test_the_process_that_opens_a_tree_file_loads_no_torch():
-    code = (
-        "import sys, evenhand.models.files.worker, evenhand.models.trees.libraries;"
-        "assert 'torch' not in sys.modules"
-    )
+    code = "import sys, evenhand.models.files.worker, evenhand.models.trees.libraries;assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -16,10 +16,8 @@ from evenhand.arrays import Floats
 from evenhand.attribution.sampled import all_coalitions_game
 from evenhand.attribution.shapley import Contributions
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.encoders.coded_table import CodedTable, ValueCodes
-from evenhand.models.encoders.pipelines import NamedColumns
-from evenhand.models.protocol import EncodesTables
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.encoders import CodedTable, NamedColumns, ValueCodes
+from evenhand.models.protocol import EncodesTables, ShapleyModel
 
 
 @dataclass(frozen=True, eq=False)

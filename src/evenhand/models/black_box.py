@@ -15,10 +15,8 @@ import torch
 from evenhand.arrays import Floats
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, first_line
-from evenhand.models.encoders.coded_table import CodedTable, has_categories
-from evenhand.models.encoders.pipelines import NamedColumns, fitted_names
-from evenhand.models.protocol import AuditedModel, EncodesTables, Output
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names, has_categories
+from evenhand.models.protocol import AuditedModel, EncodesTables, Output, ShapleyModel
 
 _TRIED_PEOPLE = 64
 

@@ -25,11 +25,8 @@ from evenhand.arrays import Floats
 from evenhand.attribution.sampled import Mixtures, SampledShapley, ScoresMixtures
 from evenhand.exceptions import EvenhandError
 from evenhand.models.black_box import Score, black_box_model
-from evenhand.models.encoders.coded_table import CodedTable
-from evenhand.models.encoders.pipelines import NamedColumns, fitted_names
-from evenhand.models.linear import LinearModel
-from evenhand.models.protocol import AuditedModel, EncodesTables
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names
+from evenhand.models.protocol import AuditedModel, EncodesTables, LinearModel, ShapleyModel
 from evenhand.models.sklearn import is_kind
 from evenhand.models.trees import TreeEnsemble
 from evenhand.models.trees.adapter import TreeGame, tree_model

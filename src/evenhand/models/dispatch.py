@@ -14,15 +14,20 @@ from evenhand.attribution import FeedForward
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.additive import boosting_machine, is_boosting_machine
 from evenhand.models.black_box import black_box_model, sampled_model
-from evenhand.models.catboost import catboost_black_box, takes_categories
 from evenhand.models.combined import exact_combination, is_combination, opened
-from evenhand.models.encoders.pipelines import Steps, flat_steps, part_that_mixes, pipeline_encoder
+from evenhand.models.encoders import Steps, flat_steps, part_that_mixes, pipeline_encoder
 from evenhand.models.gradient import DifferentiableModel, module_model
-from evenhand.models.linear import LinearModel
 from evenhand.models.onnx import OnnxModel, onnx_model
 from evenhand.models.pmml import PmmlModel, pmml_model
-from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.protocol import (
+    AttributionName,
+    AuditedModel,
+    EncodesTables,
+    LinearModel,
+    OffersAuditedModel,
+    Output,
+    ShapleyModel,
+)
 from evenhand.models.sklearn import (
     ScorecardBins,
     is_kind,
@@ -34,7 +39,7 @@ from evenhand.models.sklearn import (
 )
 from evenhand.models.statsmodels import is_statsmodels, statsmodels_model
 from evenhand.models.trees import TreeEnsemble, tree_library
-from evenhand.models.trees.adapter import tree_model
+from evenhand.models.trees.adapter import catboost_black_box, takes_categories, tree_model
 
 AttributionChoice = Literal["auto"] | AttributionName
 ATTRIBUTIONS: tuple[str, ...] = ("auto", *(name for name in get_args(AttributionName) if name != "given"))

@@ -22,8 +22,7 @@ from evenhand.arrays import Bools, Floats, Ints
 from evenhand.attribution import Explanation, label_group_baselines
 from evenhand.attribution.gradients import Method
 from evenhand.attribution.sampled import SampledShapley
-from evenhand.models.protocol import AuditedModel
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.protocol import AuditedModel, ShapleyModel
 
 
 @dataclass(frozen=True, eq=False)

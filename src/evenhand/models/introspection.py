@@ -11,9 +11,8 @@ from scipy.special import expit
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import NumberColumn, TableEncoder
-from evenhand.models.encoders.pipelines import OneToOne, flat_steps
-from evenhand.models.protocol import AuditedModel
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.encoders import OneToOne, flat_steps
+from evenhand.models.protocol import AuditedModel, ShapleyModel
 from evenhand.models.sklearn import binned_columns, inner_estimator, is_kind, unwrapped
 from evenhand.models.statsmodels import is_statsmodels, regression_columns
 from evenhand.models.trees.adapter import TreeGame

@@ -18,11 +18,10 @@ from evenhand.attribution.feed_forward import ACTIVATIONS, Activation
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.models.black_box import Score, scores_missing
-from evenhand.models.encoders.pipelines import NamedColumns
+from evenhand.models.encoders import NamedColumns
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.onnx_process import OnnxProcesses
-from evenhand.models.protocol import AuditedModel, Output
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.protocol import AuditedModel, Output, ShapleyModel
 from evenhand.system.libraries import optional_module
 
 _CHECKED_ROWS = 64

@@ -14,10 +14,9 @@ from evenhand.attribution import FeedForward
 from evenhand.attribution.feed_forward import ACTIVATIONS
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.black_box import black_box_model, check_margin
-from evenhand.models.encoders.pipelines import NamedColumns, fitted_names
+from evenhand.models.encoders import NamedColumns, fitted_names
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.models.linear import LinearModel
-from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output
+from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, LinearModel, Output
 
 # Linear classifiers whose decision function is log-odds, and those for which it is only a margin.
 _LOG_ODDS = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis")

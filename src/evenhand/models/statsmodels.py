@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.black_box import black_box_model
-from evenhand.models.encoders.pipelines import NamedColumns, pipeline_encoder
-from evenhand.models.linear import LinearModel
-from evenhand.models.protocol import AuditedModel, EncodesTables
+from evenhand.models.encoders import NamedColumns, pipeline_encoder
+from evenhand.models.protocol import AuditedModel, EncodesTables, LinearModel
 
 
 def is_statsmodels(model: Any) -> bool:

@@ -15,8 +15,7 @@ from evenhand.arrays import Floats
 from evenhand.attribution.explanation import Explanation, SharesContexts
 from evenhand.attribution.gradients import Method
 from evenhand.inputs.validation import is_number_column
-from evenhand.models.linear import LinearModel
-from evenhand.models.protocol import AttributionName, AuditedModel, Output
+from evenhand.models.protocol import AttributionName, AuditedModel, LinearModel, Output
 
 
 @dataclass(frozen=True, eq=False)

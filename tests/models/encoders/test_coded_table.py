@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.encoders.coded_table import CodedTable, has_categories
+from evenhand.models.encoders import CodedTable, has_categories
 from evenhand.models.protocol import EncodesTables
 
 

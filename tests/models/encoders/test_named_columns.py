@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.encoders.pipelines import NamedColumns
+from evenhand.models.encoders import NamedColumns
 from evenhand.models.protocol import EncodesTables
 
 

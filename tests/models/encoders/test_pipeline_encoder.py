@@ -30,7 +30,7 @@ from sklearn.preprocessing import (
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.encoders.pipelines import PipelineEncoder, column_sources, dense, part_that_mixes, pipeline_encoder
+from evenhand.models.encoders import PipelineEncoder, column_sources, dense, part_that_mixes, pipeline_encoder
 from evenhand.models.protocol import EncodesTables
 
 # scikit-learn 1.7 asks for a choice that earlier versions do not know.
@@ -267,7 +267,7 @@ def test_what_a_pipeline_cannot_encode_is_said(mixed):
 def test_sparse_matrices_are_filled_in_where_they_fit(monkeypatch):
     sparse = scipy.sparse.csr_array(np.eye(5))
     np.testing.assert_array_equal(dense(sparse), np.eye(5))
-    monkeypatch.setattr("evenhand.models.encoders.pipelines._MAX_DENSE_VALUES", 24)
+    monkeypatch.setattr("evenhand.models.encoders._MAX_DENSE_VALUES", 24)
     with pytest.raises(InvalidInputError, match="a sparse matrix of 5 rows and 5 columns, too large for memory"):
         dense(sparse)
     with pytest.raises(InvalidInputError, match="The pipeline's steps must end in numbers"):
