@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -30,14 +30,6 @@ from evenhand.models.protocol import AuditedModel, EncodesTables, LinearModel, S
 from evenhand.models.sklearn import is_kind
 from evenhand.models.trees import TreeEnsemble
 from evenhand.models.trees.adapter import TreeGame, tree_model
-
-
-class Part(Protocol):
-    """A score of mixtures."""
-
-    def mixtures(self, asked: Mixtures) -> Floats:
-        """The score of each mixture for each person, of shape (n, m)."""
-        ...
 
 
 def mixture_margins(model: AuditedModel, asked: Mixtures) -> Floats:
@@ -135,7 +127,7 @@ class Member:
 class Averaged:
     """The weighted mean of parts."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ScoresMixtures, ...]
     weights: Floats
 
     def mixtures(self, asked: Mixtures) -> Floats:
@@ -151,7 +143,7 @@ class Averaged:
 class Calibrated:
     """A function of one part."""
 
-    part: Part
+    part: ScoresMixtures
     function: Callable[[Floats], Any]
 
     def mixtures(self, asked: Mixtures) -> Floats:
@@ -170,7 +162,7 @@ class Stacked:
         Maps the parts' scores, one column each, to one number per row.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ScoresMixtures, ...]
     final: Callable[[Floats], Floats]
     passes_inputs: bool = False
 
@@ -210,7 +202,7 @@ def is_combination(model: Any) -> bool:
 class OpenedScore(Score):
     """The score of a combination, computed from its members."""
 
-    whole: Part | None = None
+    whole: ScoresMixtures | None = None
 
     def mixtures(self, asked: Mixtures) -> Floats:
         """The score of each mixture for each person, of shape (n, m)."""
@@ -315,7 +307,7 @@ def _response(method: Callable[[Any], Any], x: Any) -> Floats:
     return found[:, 1] if found.ndim == 2 else found
 
 
-def _whole(model: Any, inputs: _Inputs, known: Known) -> Part | None:
+def _whole(model: Any, inputs: _Inputs, known: Known) -> ScoresMixtures | None:
     """The combination as parts; None if the way it combines them is unknown."""
     if is_kind(model, "CalibratedClassifierCV"):
         return _calibrated(model, inputs, known)
@@ -325,8 +317,8 @@ def _whole(model: Any, inputs: _Inputs, known: Known) -> Part | None:
     return Averaged(voters, _weights(model))
 
 
-def _calibrated(model: Any, inputs: _Inputs, known: Known) -> Part | None:
-    parts: list[Part] = []
+def _calibrated(model: Any, inputs: _Inputs, known: Known) -> ScoresMixtures | None:
+    parts: list[ScoresMixtures] = []
     for pair in model.calibrated_classifiers_:
         if pair.method not in ("sigmoid", "isotonic"):
             return None
@@ -341,7 +333,7 @@ def _method(estimator: Any) -> str:
     return "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
 
 
-def _stacked(model: Any, inputs: _Inputs, known: Known) -> Part | None:
+def _stacked(model: Any, inputs: _Inputs, known: Known) -> ScoresMixtures | None:
     methods = [name for name in model.stack_method_ if name != "drop"]
     if not set(methods) <= {"predict_proba", "decision_function"} or (model.passthrough and inputs.coded is not None):
         return None

@@ -30,7 +30,7 @@ BoolArray = NDArray[np.bool_]
 # The tests of nodes. Leaves have none: their feature is -1.
 THRESHOLD, THRESHOLD_BUT_ZERO_IS_MISSING, CATEGORY_SET = 0, 1, 2
 
-# LightGBM treats anything this close to zero as zero.
+# LightGBM treats a value this close to zero as zero, and splits zero from negative values at exactly this distance.
 ZERO_REACH = float(np.float32(1e-35))
 
 # One record per node, so that a visit touches one cache line.

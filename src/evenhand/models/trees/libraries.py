@@ -20,10 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.encoders import fitted_names
-from evenhand.models.trees.ensemble import Tree, TreeEnsemble, flags_of, unrolled
-
-# LightGBM treats a value this close to zero as zero, and splits zero from negative values at exactly this distance.
-ZERO_REACH = float(np.float32(1e-35))
+from evenhand.models.trees.ensemble import ZERO_REACH, Tree, TreeEnsemble, flags_of, unrolled
 
 _MOST_WAYS = 10_000
 
