@@ -152,9 +152,9 @@ def random_people(network_seed, hidden, scale=1.0, d=8, n=2000):
     return network, x, rng.integers(0, 2, n), rng.integers(0, 2, n)
 
 
-@pytest.mark.parametrize("hidden", [(16,), (32, 16), (64, 32, 16)])
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("scale", [0.5, 1.0, 2.0])
+@pytest.mark.parametrize("hidden", [(16,), (64, 32, 16)])
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("scale", [0.5, 2.0])
 def test_the_bound_holds_on_random_networks(hidden, seed, scale):
     network, *people = random_people(seed, hidden, scale)
     explainer, x, cells = explained_people(network, *people)
@@ -168,8 +168,8 @@ def test_the_bound_holds_on_random_networks(hidden, seed, scale):
     assert mean_error(network, explainer, x, cells, 3) <= given.error
 
 
-@pytest.mark.parametrize("name", ["german", "taiwan"])
-@pytest.mark.parametrize("encoding", ["ordinal", "onehot"])
+@pytest.mark.parametrize("name", ["german", pytest.param("taiwan", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("encoding", ["ordinal", pytest.param("onehot", marks=pytest.mark.slow)])
 def test_the_bound_holds_on_trained_networks(name, encoding):
     data = eh.load_dataset(name)
     rows = np.random.default_rng(0).permutation(len(data.X))[:2000]

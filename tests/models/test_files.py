@@ -7,15 +7,12 @@ import json
 import operator
 import os
 import pickle
-import signal
 import subprocess
 import sys
-import threading
 import time
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import SimpleNamespace
 
 import joblib
 import numpy as np
@@ -69,74 +66,6 @@ def people():
     X = pd.DataFrame(rng.normal(size=(200, 5)), columns=COLUMNS)
     y = (X["income"] + X["debt"] * X["years"] > 0).astype(int)
     return X, y.to_numpy(), rng.choice(["a", "b"], 200)
-
-
-# Most of the time of a process that opens a file goes into imports. Here they are made once, and each file is opened by
-# a copy of the process, which runs the same code under the same limits.
-COPYING = """
-import contextlib, importlib, os, signal, sys
-from evenhand.models.files import worker
-for name in sys.argv[1:]:
-    with contextlib.suppress(Exception):
-        importlib.import_module(name)
-answers = os.fdopen(os.dup(1), "w")
-os.dup2(2, 1)  # what libraries print is no answer
-print("ready", file=answers, flush=True)
-for line in sys.stdin:
-    seconds, *arguments = line.rstrip("\\n").split("\\t")
-    child = os.fork()
-    if child == 0:
-        try:
-            signal.alarm(int(float(seconds)))
-            worker.main(*arguments)
-            os._exit(0)
-        finally:
-            os._exit(1)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
-"""
-# torch, which only ONNX models need, takes much of the memory that such a process may take.
-IMPORTS = {
-    "onnx": ("onnx", "onnxruntime", "evenhand.models.onnx"),
-    "other": ("catboost", "lightgbm", "pandas", "skops.io", "xgboost", "evenhand.models.files.skops"),
-}
-
-
-@pytest.fixture(scope="module")
-def copied_processes():
-    """Runs a command that opens a file as a copy of a process with its imports made."""
-    servers, one_at_a_time = {}, threading.Lock()
-
-    def run(command, timeout, **_):
-        kind = "onnx" if command[-3] == "onnx" else "other"
-        with one_at_a_time:
-            if kind not in servers:
-                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-                servers[kind] = subprocess.Popen([sys.executable, "-c", COPYING, *IMPORTS[kind]], text=True, **pipes)
-                assert servers[kind].stdout.readline() == "ready\n"
-            server = servers[kind]
-            server.stdin.write("\t".join([str(timeout), *command[-3:]]) + "\n")
-            server.stdin.flush()
-            code = int(server.stdout.readline())
-        if code == -signal.SIGALRM:
-            raise subprocess.TimeoutExpired(command, timeout)
-        return subprocess.CompletedProcess(command, code)
-
-    yield run
-    for server in servers.values():
-        server.communicate()
-
-
-@pytest.fixture(autouse=True)
-def processes(copied_processes, monkeypatch):
-    if hasattr(os, "fork"):
-        replaced = {"run": copied_processes, "DEVNULL": subprocess.DEVNULL, "TimeoutExpired": subprocess.TimeoutExpired}
-        monkeypatch.setattr("evenhand.models.files.load.subprocess", SimpleNamespace(**replaced))
-
-
-@pytest.fixture
-def own_processes(processes, monkeypatch):
-    """Every file is opened in a process of its own."""
-    monkeypatch.setattr("evenhand.models.files.load.subprocess", subprocess)
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_shapley_values_of_a_black_box_show_it_too():
     assert found.evidence.cec.value > 0.1
 
 
-@pytest.mark.parametrize("kind", ["trees", "network"])
+@pytest.mark.parametrize("kind", ["trees", pytest.param("network", marks=pytest.mark.slow)])
 def test_a_model_that_cannot_see_the_group_shows_nothing(kind):
     p_values = [audit_of(kind, 0.0, drop=["group"], random_state=seed).evidence.cec.p_value for seed in range(4)]
     assert min(p_values) > 0.05 / 4

@@ -1,12 +1,9 @@
 """scikit-learn's combinations of classifiers, opened if their members are known.
 
 Averages of trees, and a single calibrated model, are explained exactly. Any other combination is explained by sampled
-Shapley values of its probability, by the table's columns; its members are evaluated in their fast ways.
-
-Scores composed of the scores of other models: averaged, calibrated, stacked.
-
-Each part evaluates mixtures of a person and a baseline in its fast way, trees in one walk for all mixtures, linear
-models by a product. So does the whole, which needs to know nothing else about its parts.
+Shapley values of its probability, by the table's columns. Its members evaluate mixtures of a person and a baseline in
+their fast ways, trees in one walk for all mixtures, linear models by a product; so does the whole, averaged, calibrated
+or stacked, which needs to know nothing else about its parts.
 """
 
 from __future__ import annotations

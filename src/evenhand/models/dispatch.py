@@ -114,7 +114,10 @@ def as_audited_model(
         raise InvalidInputError(f"`output` must be one of {['log-odds', 'probability']} or None, got {output!r}.")
     sampling = {"output": output, "n_permutations": n_permutations, "random_state": random_state}
     options = _Options(attribution, sampling, table)
-    found = _value(model, options) if output == "value" else _chosen(model, options)
+    if output == "value":
+        found = value_model(unwrapped(model), attribution, table, **sampling)
+    else:
+        found = _chosen(model, options)
     if not options.allows(found.attribution):
         raise InvalidInputError(
             f'attribution="{attribution}" does not apply to a {found.kind}, which is explained by '
@@ -126,12 +129,6 @@ def as_audited_model(
             'attribution="sampled_shapley" (--attribution sampled_shapley).'
         )
     return found
-
-
-def _value(model: Any, options: _Options) -> AuditedModel:
-    """A regressor, which may be inside a search."""
-    settings = {name: options.sampling[name] for name in ("n_permutations", "random_state")}
-    return value_model(unwrapped(model), options.attribution, options.table, **settings)
 
 
 def _chosen(model: Any, options: _Options) -> AuditedModel:

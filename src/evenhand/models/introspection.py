@@ -1,4 +1,4 @@
-"""The threshold at which a model makes its decisions, if it has one."""
+"""What a model records about itself: its threshold, and the names and scales of its columns."""
 
 from __future__ import annotations
 

@@ -155,9 +155,7 @@ def value_model(
     model: Any,
     attribution: AttributionName | str,
     table: pd.DataFrame | None,
-    *,
-    n_permutations: int = 32,
-    random_state: int = 0,
+    **sampling: Any,
 ) -> AuditedModel:
     """A regressor in the form of the audit: exact if it is linear, else with sampled Shapley values of its prediction.
 
@@ -188,7 +186,7 @@ def value_model(
             _named_columns(model),
             output="value",
         )
-    return black_box_model(model, output="value", n_permutations=n_permutations, random_state=random_state, table=table)
+    return black_box_model(model, table=table, **{**sampling, "output": "value"})
 
 
 def is_scorecard(model: Any) -> bool:

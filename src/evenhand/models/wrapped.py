@@ -1,4 +1,4 @@
-"""A model whose score is a risk: the audit reverses it, so that high is favorable in all that follows."""
+"""Models in another form: a risk, reversed so that high is favorable, and attributions given without their model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The library of a model's trees, and the reader for it."""
+"""Trees of LightGBM, scikit-learn, XGBoost and CatBoost, read into one form.
+
+The process that opens a file of trees imports this module, and does without torch.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Interventional Shapley values of a tree ensemble, with a separate baseline row for each person.
 
-Contributions of many people at a time: people with the same baseline go down each tree together.
-
-Worthwhile for trees of a few dozen leaves, as in boosting, where groups stay large.
+In trees of a few dozen leaves, as in boosting, people with the same baseline go down each tree together. In deeper
+trees, each would soon be alone, and goes down alone from the start.
 """
 
 from __future__ import annotations
