@@ -167,7 +167,6 @@ def test_encoded_columns_join_back_to_the_tables(mixed):
         (LogisticRegression(), "linear"),
         (MLPClassifier((6,), max_iter=2000, random_state=0), "integrated_gradients"),
         (GradientBoostingClassifier(n_estimators=10, random_state=0), "tree_shap"),
-        (HistGradientBoostingClassifier(max_iter=5), "tree_shap"),
         (GaussianNB(), "sampled_shapley"),
     ],
     ids=lambda value: type(value).__name__ if not isinstance(value, str) else value,

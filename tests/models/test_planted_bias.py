@@ -28,7 +28,7 @@ KINDS = {
 
 def audit_of(kind, strength, *, drop=(), random_state=0, **settings):
     """Audit of a model trained on the decisions of the planted one."""
-    planted = eh.make_planted_bias(1200, strength=strength, random_state=random_state)
+    planted = eh.make_planted_bias(800, strength=strength, random_state=random_state)
     data = planted.dataset
     X = data.X.drop(columns=list(drop))
     with torch.no_grad():
@@ -43,7 +43,7 @@ def audit_of(kind, strength, *, drop=(), random_state=0, **settings):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["trees", "network", pytest.param("pipeline", marks=pytest.mark.slow)])
 def test_a_trained_model_shows_what_was_planted(kind):
     planted, even = audit_of(kind, 1.0), audit_of(kind, 0.0)
     assert planted.settings["attribution"] == KINDS[kind][1]
@@ -62,8 +62,8 @@ def test_shapley_values_of_a_black_box_show_it_too():
 
 @pytest.mark.parametrize("kind", ["trees", pytest.param("network", marks=pytest.mark.slow)])
 def test_a_model_that_cannot_see_the_group_shows_nothing(kind):
-    p_values = [audit_of(kind, 0.0, drop=["group"], random_state=seed).evidence.cec.p_value for seed in range(4)]
-    assert min(p_values) > 0.05 / 4
+    p_values = [audit_of(kind, 0.0, drop=["group"], random_state=seed).evidence.cec.p_value for seed in range(3)]
+    assert min(p_values) > 0.05 / 3
 
 
 def test_an_additive_model_weighs_everyone_alike():
