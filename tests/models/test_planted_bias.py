@@ -28,7 +28,7 @@ KINDS = {
 
 def audit_of(kind, strength, *, drop=(), random_state=0, **settings):
     """Audit of a model trained on the decisions of the planted one."""
-    planted = eh.make_planted_bias(800, strength=strength, random_state=random_state)
+    planted = eh.make_planted_bias(1200, strength=strength, random_state=random_state)
     data = planted.dataset
     X = data.X.drop(columns=list(drop))
     with torch.no_grad():

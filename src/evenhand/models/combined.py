@@ -295,8 +295,8 @@ def _inputs(base: ShapleyModel, table: pd.DataFrame) -> _Inputs | None:
     few = _few(people)
     if encoder is None or isinstance(encoder, (NamedColumns, CodedTable)):
         return _Inputs(few, people, encoder if isinstance(encoder, CodedTable) else None)
-    made = pd.DataFrame(encoder.transform(people), columns=[f"x{j}" for j in range(len(encoder.encoded_names))])
-    return _Inputs(few, made, None)
+    made = encoder.transform(people)
+    return _Inputs(few, pd.DataFrame(made, columns=[f"x{j}" for j in range(made.shape[1])]), None)
 
 
 def _response(method: Callable[[Any], Any], x: Any) -> Floats:

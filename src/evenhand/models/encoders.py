@@ -34,11 +34,6 @@ class OneToOne:
     names: list[str]
 
     @property
-    def encoded_names(self) -> list[str]:
-        """The same names."""
-        return self.names
-
-    @property
     def join_matrix(self) -> NDArray[np.float64]:
         """The identity."""
         return np.eye(len(self.names))
@@ -162,10 +157,6 @@ def _parts(transformer: Any, n_inputs: int) -> list[tuple[Any, int]]:
     return parts
 
 
-def _one_to_one(transformer: Any, n_inputs: int) -> Sources:
-    return list(range(n_inputs))
-
-
 def _simple_imputer(transformer: Any, n_inputs: int) -> Sources:
     kept = list(range(n_inputs))
     if not transformer.keep_empty_features and transformer.strategy != "constant":
@@ -175,22 +166,6 @@ def _simple_imputer(transformer: Any, n_inputs: int) -> Sources:
     return [*kept, *flagged]
 
 
-def _missing_indicator(transformer: Any, n_inputs: int) -> Sources:
-    return [int(j) for j in transformer.features_]
-
-
-def _one_hot_encoder(transformer: Any, n_inputs: int) -> Sources:
-    return _repeated(transformer._n_features_outs)
-
-
-def _bins(transformer: Any, n_inputs: int) -> Sources:
-    return list(range(n_inputs)) if transformer.encode == "ordinal" else _repeated(transformer.n_bins_)
-
-
-def _splines(transformer: Any, n_inputs: int) -> Sources:
-    return _repeated([transformer.n_features_out_ // n_inputs] * n_inputs)
-
-
 def _selected(transformer: Any, n_inputs: int) -> Sources:
     return [int(j) for j in transformer.get_support(indices=True)]
 
@@ -198,10 +173,6 @@ def _selected(transformer: Any, n_inputs: int) -> Sources:
 def _function(transformer: Any, n_inputs: int) -> Sources | None:
     by_itself = transformer.func is None or isinstance(transformer.func, np.ufunc)
     return list(range(n_inputs)) if by_itself or transformer.feature_names_out == "one-to-one" else None
-
-
-def _target_encoder(transformer: Any, n_inputs: int) -> Sources | None:
-    return list(range(n_inputs)) if transformer.target_type_ != "multiclass" else None
 
 
 def _pipeline(transformer: Any, n_inputs: int) -> Sources | None:
@@ -270,19 +241,23 @@ _SKLEARN: dict[str, Reader] = {
             "RobustScaler",
             "StandardScaler",
         ),
-        _one_to_one,
+        lambda transformer, n_inputs: list(range(n_inputs)),
     ),
     "ColumnTransformer": _column_transformer,
     "FeatureUnion": _feature_union,
     "FunctionTransformer": _function,
-    "KBinsDiscretizer": _bins,
-    "MissingIndicator": _missing_indicator,
-    "OneHotEncoder": _one_hot_encoder,
+    "KBinsDiscretizer": lambda transformer, n_inputs: (
+        list(range(n_inputs)) if transformer.encode == "ordinal" else _repeated(transformer.n_bins_)
+    ),
+    "MissingIndicator": lambda transformer, n_inputs: [int(j) for j in transformer.features_],
+    "OneHotEncoder": lambda transformer, n_inputs: _repeated(transformer._n_features_outs),
     "Pipeline": _pipeline,
     "SelectorMixin": _selected,
     "SimpleImputer": _simple_imputer,
-    "SplineTransformer": _splines,
-    "TargetEncoder": _target_encoder,
+    "SplineTransformer": lambda transformer, n_inputs: _repeated([transformer.n_features_out_ // n_inputs] * n_inputs),
+    "TargetEncoder": lambda transformer, n_inputs: (
+        list(range(n_inputs)) if transformer.target_type_ != "multiclass" else None
+    ),
 }
 _READERS: dict[str, dict[str, Reader]] = {"sklearn": _SKLEARN, "optbinning": {"BinningProcess": _selected}}
 
@@ -312,25 +287,14 @@ class PipelineEncoder:
     >>> from sklearn.preprocessing import OneHotEncoder
     >>> table = pd.DataFrame({"home": ["rent", "own"], "guarantor": ["no", "yes"]})
     >>> encoder = pipeline_encoder(OneHotEncoder().fit(table), table)
-    >>> encoder.encoded_names
-    ['home: 1', 'home: 2', 'guarantor: 1', 'guarantor: 2']
+    >>> encoder.sources
+    (0, 0, 1, 1)
     """
 
     transformer: Any
     names: list[str]
     sources: tuple[int, ...]
     takes_names: bool
-
-    @cached_property
-    def encoded_names(self) -> list[str]:
-        """Outputs of the transformer, by the column they come from."""
-        counts = np.bincount(self.sources, minlength=len(self.names))
-        seen = dict.fromkeys(range(len(self.names)), 0)
-        encoded = []
-        for source in self.sources:
-            seen[source] += 1
-            encoded.append(self.names[source] + (f": {seen[source]}" if counts[source] > 1 else ""))
-        return encoded
 
     @cached_property
     def join_matrix(self) -> NDArray[np.float64]:
@@ -513,17 +477,14 @@ class ValueCodes:
         is_missing = ~(codes < len(self.values))  # even if a column has no values
         place = np.where(is_missing, -1, codes).astype(np.int64)
         if isinstance(self.dtype, pd.CategoricalDtype):
-            return pd.Categorical.from_codes(place, categories=self._categories(), ordered=self.dtype.ordered)
+            known: pd.Index[Any] = self.dtype.categories
+            categories = known if len(known) == len(self.values) else pd.Index(list(self.values))
+            return pd.Categorical.from_codes(place, categories=categories, ordered=self.dtype.ordered)
         if not isinstance(self.dtype, np.dtype):
             return pd.Series(list(self.values), dtype=self.dtype).array.take(place, allow_fill=True)
         stored = np.asarray([*self.values, np.nan], dtype=object)
         # numpy's integers and booleans cannot be missing.
         return pd.Series(stored[place], dtype=object if is_missing.any() else self.dtype)
-
-    def _categories(self) -> pd.Index[Any]:
-
-        known: pd.Index[Any] = self.dtype.categories
-        return known if len(known) == len(self.values) else pd.Index(list(self.values))
 
 
 @dataclass(frozen=True, eq=False)

@@ -240,7 +240,9 @@ class _Reader:
         return False
 
     def _take(self, node: Any, current: str) -> None:
-        attributes = {a.name: _attribute(a) for a in node.attribute}
+        from onnx import helper
+
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         kind = node.op_type
         if kind in _IGNORED:
             return
@@ -331,12 +333,6 @@ def _tensors(proto: Any) -> Iterator[Any]:
         for attribute in (a for node in part.node for a in node.attribute):
             yield from (attribute.t, *attribute.tensors)
             waiting.extend([attribute.g, *attribute.graphs])
-
-
-def _attribute(attribute: Any) -> Any:
-    from onnx import helper
-
-    return helper.get_attribute_value(attribute)
 
 
 def _width(shape: Sequence[Any]) -> int | None:

@@ -36,11 +36,6 @@ class EncodesTables(Protocol):
         ...
 
     @property
-    def encoded_names(self) -> list[str]:
-        """Columns of the matrix."""
-        ...
-
-    @property
     def join_matrix(self) -> NDArray[np.floating]:
         """1 if an encoded column (row) comes from a column of the table (column), else 0."""
         ...

@@ -113,7 +113,7 @@ class RiskModel(AuditedModel):
 
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Explanation:
         """Attributions of the favorable outcome: those of the risk with the opposite sign."""
-        return self._turned(self.risk.attribute(x, baseline, n_steps, method))
+        return _Turned(self.risk.attribute(x, baseline, n_steps, method), self.output == "probability")
 
     def margin(self, x: Tensor) -> Tensor:
         """The explained score of the favorable outcome."""
@@ -139,9 +139,6 @@ class RiskModel(AuditedModel):
     def is_financial(self, columns: list[str], financial_features: list[str]) -> NDArray[np.bool_]:
         """Which inputs of the model belong to financial features."""
         return self.risk.is_financial(columns, financial_features)
-
-    def _turned(self, risk: Explanation) -> Explanation:
-        return _Turned(risk, self.output == "probability")
 
 
 @dataclass(frozen=True, eq=False)

@@ -223,7 +223,10 @@ def checked_content(file: Path) -> bytes:
         content = file.read_bytes()
         schema = _checked_schema(content)
         untrusted = [name for name in skops_io.get_untrusted_types(data=content) if name not in TRUSTED]
-        misused = sorted(set(_misused_types(schema)))
+        built = {
+            (f"{part.get('__module__')}.{part.get('__class__')}", part.get("__loader__")) for part in _nodes(schema)
+        }
+        misused = sorted({name for name, way in built if TRUSTED.get(name, way) != way})
     except Exception as error:  # skops does not catch errors of zipfile, json and numpy
         raise ModelFileError(f"{str(file)!r} cannot be read as skops: {first_line(error)}.") from error
     if untrusted:
@@ -274,14 +277,6 @@ def _inflated(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> int:
         return part.file_size
     with zipfile.ZipFile(io.BytesIO(archive.read(part))) as inner:
         return part.file_size + sum(member.file_size for member in inner.infolist())
-
-
-def _misused_types(schema: Any) -> Iterator[str]:
-    """Names of `TRUSTED` that the file builds in a different way."""
-    for part in _nodes(schema):
-        name = f"{part.get('__module__')}.{part.get('__class__')}"
-        if name in TRUSTED and part.get("__loader__") != TRUSTED[name]:
-            yield name
 
 
 def _nodes(schema: Any) -> Iterator[dict[str, Any]]:

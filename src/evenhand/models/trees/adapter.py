@@ -78,11 +78,6 @@ class RecodedColumns:
         return self.encoder.names
 
     @property
-    def encoded_names(self) -> list[str]:
-        """Outputs of the steps."""
-        return self.encoder.encoded_names
-
-    @property
     def join_matrix(self) -> NDArray[np.floating]:
         """1 if an output (row) comes from a column of the table (column), else 0."""
         return self.encoder.join_matrix

@@ -134,10 +134,6 @@ class CodedTrees:
         ]
         return tuple((_starts(sizes), steps) for sizes, steps in found)
 
-    def write_codes(self, rows: Floats, codes: NDArray[np.uint32]) -> None:
-        """Write the codes of rows that the ensemble has rounded to `codes`, of shape (n_features, n)."""
-        kernel_module("group_kernel").code_rows(self.cuts, self.cut_start, rows, codes)
-
 
 def order_shares(n: int) -> Floats:
     """Share (u - 1)! v! / (u + v)! of the orders of u + v players with one of the u after all v and before the rest.
@@ -348,10 +344,11 @@ class _Contexts:
 
 def _codes(ensemble: TreeEnsemble, rows: NDArray[Any], n_threads: int | None = 1) -> NDArray[np.uint32]:
     """Codes of rows, of shape (n_features, n)."""
-    trees, codes = coded_trees(ensemble), np.empty((ensemble.n_features, len(rows)), np.uint32)
+    kernel, trees = kernel_module("group_kernel"), coded_trees(ensemble)
+    codes = np.empty((ensemble.n_features, len(rows)), np.uint32)
 
     def write(part: slice) -> None:
-        trees.write_codes(ensemble.rounded(rows[part]), codes[:, part])
+        kernel.code_rows(trees.cuts, trees.cut_start, ensemble.rounded(rows[part]), codes[:, part])
 
     in_parallel(write, list(_parts(np.zeros(len(rows), np.int64), GROUP)), n_threads)
     return codes
