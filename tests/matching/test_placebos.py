@@ -187,10 +187,10 @@ def test_a_linear_model_of_financial_features_has_no_excess_at_all():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"labels": [0, 1]}, "`points`, `labels` and `groups` of the people must have one row per person"),
+        ({"labels": [0, 1]}, "`points`, `labels` and `groups` must have one row per person"),
         ({"groups": [0, -1, 1]}, "codes 0..G-1, got -1"),
         ({"reference": (np.zeros((2, 5)), [0, 1], [0, 1])}, "has 1 columns, but the reference has 5"),
-        ({"reference": (np.zeros((2, 1)), [0], [0, 1])}, "of the reference must have one row per person"),
+        ({"reference": (np.zeros((2, 1)), [0], [0, 1])}, r"must have one row per person, got shapes \(2, 1\)"),
         ({"n_neighbors": 0}, "must be at least 1, got 0 and 4"),
         ({"n_pairs": 0}, "must be at least 1, got 16 and 0"),
         ({"tolerance": 1.0}, "`tolerance` must be at least 0 and below 1"),

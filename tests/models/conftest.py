@@ -1,7 +1,13 @@
 """Tables of applicants, and a model of every kind fitted on them."""
 
 import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import threading
 from math import comb
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -109,3 +115,71 @@ def mean_people(X, y, group, rows):
 @pytest.fixture(scope="session")
 def baselines_of():
     return mean_people
+
+
+# Most of the time of a process that opens a file goes into imports. Here they are made once, and each file is opened by
+# a copy of the process, which runs the same code under the same limits.
+COPYING = """
+import contextlib, importlib, os, signal, sys
+from evenhand.models.files import worker
+for name in sys.argv[1:]:
+    with contextlib.suppress(Exception):
+        importlib.import_module(name)
+answers = os.fdopen(os.dup(1), "w")
+os.dup2(2, 1)  # what libraries print is no answer
+print("ready", file=answers, flush=True)
+for line in sys.stdin:
+    seconds, *arguments = line.rstrip("\\n").split("\\t")
+    child = os.fork()
+    if child == 0:
+        try:
+            signal.alarm(int(float(seconds)))
+            worker.main(*arguments)
+            os._exit(0)
+        finally:
+            os._exit(1)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
+"""
+# torch, which the process that opens other files does without, takes much of the memory that it may take.
+IMPORTS = {
+    "with torch": ("evenhand.models.onnx", "evenhand.models.pmml", "onnx", "onnxruntime", "sklearn_pmml_model"),
+    "other": ("catboost", "lightgbm", "pandas", "skops.io", "xgboost", "evenhand.models.files.skops"),
+}
+
+
+@pytest.fixture(scope="session")
+def copied_processes():
+    """Runs a command that opens a file as a copy of a process with its imports made."""
+    servers, one_at_a_time = {}, threading.Lock()
+
+    def run(command, timeout, **_):
+        kind = "with torch" if command[-3] in ("onnx", "pmml") else "other"
+        with one_at_a_time:
+            if kind not in servers:
+                pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+                servers[kind] = subprocess.Popen([sys.executable, "-c", COPYING, *IMPORTS[kind]], text=True, **pipes)
+                assert servers[kind].stdout.readline() == "ready\n"
+            server = servers[kind]
+            server.stdin.write("\t".join([str(timeout), *command[-3:]]) + "\n")
+            server.stdin.flush()
+            code = int(server.stdout.readline())
+        if code == -signal.SIGALRM:
+            raise subprocess.TimeoutExpired(command, timeout)
+        return subprocess.CompletedProcess(command, code)
+
+    yield run
+    for server in servers.values():
+        server.communicate()
+
+
+@pytest.fixture(autouse=True)
+def processes(copied_processes, monkeypatch):
+    if hasattr(os, "fork"):
+        replaced = {"run": copied_processes, "DEVNULL": subprocess.DEVNULL, "TimeoutExpired": subprocess.TimeoutExpired}
+        monkeypatch.setattr("evenhand.models.files.load.subprocess", SimpleNamespace(**replaced))
+
+
+@pytest.fixture
+def own_processes(processes, monkeypatch):
+    """Every file is opened in a process of its own."""
+    monkeypatch.setattr("evenhand.models.files.load.subprocess", subprocess)

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.linear import LinearModel
+from evenhand.models.protocol import LinearModel
 
 
 @pytest.fixture(scope="module")

@@ -43,7 +43,7 @@ def audit_of(kind, strength, *, drop=(), random_state=0, **settings):
     )
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ["trees", "network", pytest.param("pipeline", marks=pytest.mark.slow)])
 def test_a_trained_model_shows_what_was_planted(kind):
     planted, even = audit_of(kind, 1.0), audit_of(kind, 0.0)
     assert planted.settings["attribution"] == KINDS[kind][1]
@@ -60,10 +60,10 @@ def test_shapley_values_of_a_black_box_show_it_too():
     assert found.evidence.cec.value > 0.1
 
 
-@pytest.mark.parametrize("kind", ["trees", "network"])
+@pytest.mark.parametrize("kind", ["trees", pytest.param("network", marks=pytest.mark.slow)])
 def test_a_model_that_cannot_see_the_group_shows_nothing(kind):
-    p_values = [audit_of(kind, 0.0, drop=["group"], random_state=seed).evidence.cec.p_value for seed in range(4)]
-    assert min(p_values) > 0.05 / 4
+    p_values = [audit_of(kind, 0.0, drop=["group"], random_state=seed).evidence.cec.p_value for seed in range(3)]
+    assert min(p_values) > 0.05 / 3
 
 
 def test_an_additive_model_weighs_everyone_alike():

@@ -10,8 +10,8 @@ from scipy.special import expit
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError, ModelFileError
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.linear import LinearModel
 from evenhand.models.pmml import PmmlModel
+from evenhand.models.protocol import LinearModel
 
 HEAD = """<?xml version="1.0" encoding="UTF-8"?>
 <PMML version="4.4" xmlns="http://www.dmg.org/PMML-4_4"><Header/>

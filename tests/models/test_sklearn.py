@@ -24,7 +24,7 @@ from sklearn.svm import LinearSVC
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.models.linear import LinearModel
+from evenhand.models.protocol import LinearModel
 from evenhand.models.sklearn import unwrapped
 
 # scikit-learn 1.8 asks for a choice that earlier versions do not know.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -62,43 +62,8 @@ def label_group_baselines(
     >>> label_group_baselines([[1.0], [3.0]], [1, 1], [0, 0], sample_weight=[1, 3])[1]
     array([[2.5]])
     """
-
-    def row(members: Floats, weight: Floats | None) -> Floats:
-        weighed = members if weight is None else members * weight[:, None]
-        total = np.nansum(weighed, axis=0) if skip_missing else weighed.sum(axis=0)
-        each = np.ones(len(members)) if weight is None else weight
-        size = each @ ~np.isnan(members) if skip_missing else np.full(members.shape[1], each.sum())
-        found: Floats = np.full(members.shape[1], np.nan)
-        np.divide(total, size, out=found, where=size > 0)
-        for column in categorical:
-            found[column] = _most_common(members[:, column], weight)
-        return found
-
-    weights = (
-        None if sample_weight is None else np.asarray(in_row_order(sample_weight, X, "sample_weight"), dtype=float)
-    )
-    return _by_cell(row, X, in_row_order(y, X, "y"), in_row_order(group, X, "group"), weights, categorical)
-
-
-def _most_common(codes: Floats, weight: Floats | None) -> float:
-    """The most common code, the lowest if there are several; NaN without a known one."""
-    known = codes >= 0 if weight is None else (codes >= 0) & (weight > 0)
-    values, place = np.unique(codes[known], return_inverse=True)
-    counts = np.bincount(place, None if weight is None else weight[known])
-    return float(values[counts.argmax()]) if len(values) else np.nan
-
-
-def _by_cell(
-    row: Callable[[Floats, Floats | None], Floats],
-    X: ArrayLike,
-    y: ArrayLike,
-    group: ArrayLike,
-    weights: Floats | None,
-    categorical: Sequence[int],
-) -> Floats:
-    """One row per (label, group) cell, of shape (2, G, d); NaN if there is no one."""
-    values = np.asarray(X, dtype=np.float64)
-    labels, codes = np.asarray(y), np.asarray(group)
+    values, labels = np.asarray(X, dtype=np.float64), np.asarray(in_row_order(y, X, "y"))
+    codes = np.asarray(in_row_order(group, X, "group"))
     if values.ndim != 2 or not len(values) == len(labels) == len(codes):
         raise InvalidInputError(
             f"`X`, `y` and `group` must have the same number of rows, got X of shape {values.shape}, "
@@ -111,14 +76,32 @@ def _by_cell(
     absent = [column for column in categorical if not 0 <= column < values.shape[1]]
     if absent:
         raise InvalidInputError(f"`categorical` must name columns 0..{values.shape[1] - 1} of `X`, got {absent}.")
-    if weights is not None and weights.shape != labels.shape:
-        raise InvalidInputError(
-            f"`sample_weight` has shape {weights.shape} for {len(labels)} rows; pass one weight per row."
-        )
+    weights = None
+    if sample_weight is not None:
+        weights = np.asarray(in_row_order(sample_weight, X, "sample_weight"), dtype=float)
+        if weights.shape != labels.shape:
+            raise InvalidInputError(
+                f"`sample_weight` has shape {weights.shape} for {len(labels)} rows; pass one weight per row."
+            )
     n_groups = int(codes.max(initial=-1)) + 1
     cell = labels.astype(np.int64) * n_groups + codes
-    found = np.full((2 * n_groups, values.shape[1]), np.nan)
+    baselines = np.full((2 * n_groups, values.shape[1]), np.nan)
     for index in np.unique(cell):
         inside = cell == index
-        found[index] = row(values[inside], None if weights is None else weights[inside])
-    return found.reshape(2, n_groups, -1)
+        members, weight = values[inside], None if weights is None else weights[inside]
+        weighed = members if weight is None else members * weight[:, None]
+        total = np.nansum(weighed, axis=0) if skip_missing else weighed.sum(axis=0)
+        each = np.ones(len(members)) if weight is None else weight
+        size = each @ ~np.isnan(members) if skip_missing else np.full(members.shape[1], each.sum())
+        np.divide(total, size, out=baselines[index], where=size > 0)
+        for column in categorical:
+            baselines[index, column] = _most_common(members[:, column], weight)
+    return baselines.reshape(2, n_groups, -1)
+
+
+def _most_common(codes: Floats, weight: Floats | None) -> float:
+    """The most common code, the lowest if there are several; NaN without a known one."""
+    known = codes >= 0 if weight is None else (codes >= 0) & (weight > 0)
+    values, place = np.unique(codes[known], return_inverse=True)
+    counts = np.bincount(place, None if weight is None else weight[known])
+    return float(values[counts.argmax()]) if len(values) else np.nan

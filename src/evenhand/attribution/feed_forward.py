@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
 
 import torch
 from torch import Tensor, nn
@@ -15,25 +14,6 @@ from evenhand.exceptions import InvalidInputError
 # For a smaller step, the secant of a smooth activation loses more digits than the derivative at its middle.
 _SMALL_STEP = 1e-3
 _TINY = 1e-12  # its square is still a float32, so that no gradient is 0 times infinity
-
-
-class Secant(Protocol):
-    """An activation's derivative averaged over the straight line between two values of its argument."""
-
-    def __call__(
-        self,
-        start: Tensor,
-        end: Tensor,
-        step: Tensor | None = None,
-        out: Tensor | None = None,
-        spare: Tensor | None = None,
-    ) -> Tensor:
-        """The mean derivative from `start` to `end`.
-
-        `step` is `end - start` if the caller knows it; it may broadcast. The result may be written to `out`, and
-        `spare` and `step` may be overwritten if they are given.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -47,7 +27,9 @@ class Activation:
     scale
         `scale(gradient, z)`: the gradient times the derivative at z.
     secant
-        The derivative averaged over a straight line, between two values of z.
+        `secant(start, end, step=None, out=None, spare=None)`: the derivative averaged over the straight line between
+        two values of z. `step` is `end - start` if the caller knows it; it may broadcast. The result may be written to
+        `out`, and `spare` and `step` may be overwritten if they are given.
     in_place
         The activation itself, which may be written over its argument.
     is_piecewise_linear
@@ -57,7 +39,7 @@ class Activation:
     name: str
     function: Callable[[Tensor], Tensor]
     scale: Callable[[Tensor, Tensor], Tensor]
-    secant: Secant
+    secant: Callable[..., Tensor]
     in_place: Callable[[Tensor], Tensor]
     is_piecewise_linear: bool = False
 

@@ -1,7 +1,7 @@
 """Path-averaged gradients and integrated gradients, three ways.
 
 Integrated gradients factor as IG(x; b) = (x - b) * g(x), with g the gradient averaged over the straight path
-from the baseline b to x. Everything downstream is computed from g, which `attribution.paths` provides:
+from the baseline b to x. Everything downstream is computed from g:
 
 ``midpoint``
     the paper's rule: the gradient at the middles of `n_steps` equal steps.
@@ -10,8 +10,6 @@ from the baseline b to x. Everything downstream is computed from g, which `attri
     accurate than ``midpoint`` with eight times as many steps, and differentiable in the biases of a ReLU network.
 ``exact``
     ``segments`` that end where a hidden unit switches on or off, person by person. Needs ReLU or leaky ReLU.
-
-Gradients of a network of layers averaged over straight paths: by midpoints, by segments, or exactly.
 
 The first layer's pre-activation is affine along the path, so its two products with the first weight matrix are
 taken once, outside the steps; the last product with it follows the averaging.

@@ -32,8 +32,6 @@ from evenhand.exceptions import InvalidInputError
 _CALL_VALUES = 4_000_000
 # Largest number of people evaluated at once, so that long work can report its progress.
 _CALL_ROWS = 4096
-# Number of walks that cost more than all coalitions of up to ten inputs.
-_ALL = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -263,11 +261,6 @@ class SampledShapley:
             return self.score.mixtures(asked)
         points = asked.points
         return self.score(points.reshape(-1, points.shape[-1])).reshape(points.shape[:2])
-
-
-def all_coalitions_game(score: Callable[[Floats], Floats]) -> SampledShapley:
-    """A score of a few inputs, for which all coalitions are used."""
-    return SampledShapley(score, _ALL)
 
 
 def _slices(n: int, values_per_row: int) -> Iterator[slice]:

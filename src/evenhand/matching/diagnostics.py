@@ -307,6 +307,17 @@ class MatchSums:
     ) -> MatchDiagnostics:
         """The quality of the matching, given what cannot be summed: quantiles, and the reference itself."""
         n_pairs, n_matched = int(self.n_pairs.sum()), int(self.n_matched.sum())
+        members = [reference_group == code for code in range(len(names))]
+        others = [Moments.of(points_ref[m], None if weight_ref is None else weight_ref[m]) for m in members]
+        balance = []
+        for a, b in self.matched:
+            own, other = self.own[a], others[b]
+            pooled = np.sqrt((own.variances + other.variances) / 2)
+            rounding = _ROUNDING * np.maximum(np.abs(own.means), np.abs(other.means))
+            before = _standardized(own.means - other.means, pooled, rounding)
+            after = _standardized(self.matched[a, b].means - self.matches[a, b].means, pooled, rounding)
+            coordinates = zip(space.coordinate_names, before.tolist(), after.tolist(), strict=True)
+            balance += [FeatureBalance(feature, names[a], names[b], *values) for feature, *values in coordinates]
         return MatchDiagnostics(
             n_persons=self.n_persons,
             n_pairs=n_pairs,
@@ -321,31 +332,9 @@ class MatchSums:
             distance_quantiles=distance_quantiles,
             twin_share=_share(self.n_twins, n_matched),
             reuse=_reuse(self.times_used),
-            balance=self._balance(points_ref, reference_group, names, space, weight_ref),
+            balance=tuple(balance),
             constant_features=space.constant,
         )
-
-    def _balance(
-        self,
-        points_ref: Floats,
-        reference_group: NDArray[np.int64],
-        names: tuple[Any, ...],
-        space: MatchingSpace,
-        weight_ref: Floats | None,
-    ) -> tuple[FeatureBalance, ...]:
-        """The standardized mean differences of every coordinate in every direction."""
-        members = [reference_group == code for code in range(len(names))]
-        others = [Moments.of(points_ref[m], None if weight_ref is None else weight_ref[m]) for m in members]
-        rows = []
-        for a, b in self.matched:
-            own, other = self.own[a], others[b]
-            pooled = np.sqrt((own.variances + other.variances) / 2)
-            rounding = _ROUNDING * np.maximum(np.abs(own.means), np.abs(other.means))
-            before = _standardized(own.means - other.means, pooled, rounding)
-            after = _standardized(self.matched[a, b].means - self.matches[a, b].means, pooled, rounding)
-            coordinates = zip(space.coordinate_names, before.tolist(), after.tolist(), strict=True)
-            rows += [FeatureBalance(feature, names[a], names[b], *values) for feature, *values in coordinates]
-        return tuple(rows)
 
 
 def _points(pairs: Pairs, F: object, n: int, name: str) -> Floats:

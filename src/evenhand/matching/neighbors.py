@@ -1,14 +1,9 @@
 """Exact nearest neighbors inside each (label, group) cell, the same for every engine and machine.
 
 Two engines find the nearest points: a k-d tree in few dimensions, a blocked matrix product in many and on a GPU. Both
-only propose candidates; distances are then recomputed with one formula, and one rule orders them, so that the answer
-never depends on the engine, the block size, the number of cores or the device.
-
-Rank a cell's points by distance, and list the people there: one formula and one rule, on any device.
-
-A search proposes candidates. Their distances are computed with one formula in one order of summation, and one rule
-orders ties, so that the answer depends neither on how they were found nor on where it was computed: every step is exact
-in float64 arithmetic, to the last bit the same on a CPU and on a GPU.
+only propose candidates. Their distances are then computed with one formula in one order of summation, and one rule
+orders ties, so that the answer never depends on the engine, the block size, the number of cores or the device: every
+step is exact in float64 arithmetic, to the last bit the same on a CPU and on a GPU.
 """
 
 from __future__ import annotations

@@ -121,9 +121,8 @@ def match_pairs(
     >>> pairs.group_names
     ('a', 'b')
     """
-    _check_max_distance(max_distance)
-    F_ref, y_ref, group_ref = (F, y, group) if reference is None else _unpack(reference, y)
-    fitted = MatchReference.of(F_ref, y_ref, group_ref, missing=missing)
+    people = (F, y, group) if reference is None else _unpack(reference, y)
+    fitted = MatchReference.of(*people, missing=missing)
     return fitted.match_members(max_distance) if reference is None else fitted.match(F, y, group, max_distance)
 
 
@@ -174,7 +173,6 @@ class MatchReference:
 
     def match(self, F: object, y: ArrayLike | None, group: ArrayLike, max_distance: float | None = None) -> Pairs:
         """Match other people in the reference."""
-        _check_max_distance(max_distance)
         points = self.space.transform(F)
         codes = _group_codes(in_row_order(group, F, "group"), self.group_names, len(points))
         labels = _codes_in(self.label_names, *_encode(in_row_order(y, F, "y"), "y", "people", len(points)))
@@ -183,31 +181,27 @@ class MatchReference:
 
     def match_members(self, max_distance: float | None = None) -> Pairs:
         """Match the people of the reference with each other."""
-        _check_max_distance(max_distance)
         found = _nearest_by_group(self.index, None, self.groups, len(self.group_names))
         return self._pairs(self.groups, *found, max_distance)
 
     def _pairs(self, codes: Ints, distance: Floats, match: Ints, max_distance: float | None) -> Pairs:
-        person, other = _person_and_other(codes, len(self.group_names))
+        if max_distance is not None and not max_distance >= 0:
+            raise InvalidInputError(f"`max_distance` must be 0 or more, or None for no limit; got {max_distance!r}.")
+        n_others = len(self.group_names) - 1
+        person = np.repeat(np.arange(len(codes)), n_others)
+        other = np.tile(np.arange(n_others), len(codes))
         is_far = (match >= 0) & (distance > max_distance) if max_distance is not None else np.zeros(len(match), bool)
         return Pairs(
             person=person,
             match=np.where(is_far, -1, match),
             distance=np.where(is_far, np.inf, distance),
-            other_group=other,
+            other_group=other + (other >= codes[person]),
             group=codes,
             reference_group=self.groups,
             group_names=self.group_names,
             unmatched={NO_ONE_OF_LABEL: int((match < 0).sum()), BEYOND_MAX_DISTANCE: int(is_far.sum())},
             space=self.space,
         )
-
-
-def _person_and_other(codes: Ints, n_groups: int) -> tuple[Ints, Ints]:
-    """Return person and other group for every row of the result."""
-    person = np.repeat(np.arange(len(codes)), n_groups - 1)
-    other = np.tile(np.arange(n_groups - 1), len(codes))
-    return person, other + (other >= codes[person])
 
 
 def _nearest_by_group(
@@ -230,11 +224,6 @@ def _nearest_by_group(
         slot = target - (target > codes[who])
         distance[who, slot], match[who, slot] = found[:, 0], row[:, 0]
     return distance.ravel(), match.ravel()
-
-
-def _check_max_distance(max_distance: float | None) -> None:
-    if max_distance is not None and not max_distance >= 0:
-        raise InvalidInputError(f"`max_distance` must be 0 or more, or None for no limit; got {max_distance!r}.")
 
 
 def _unpack(reference: object, y: ArrayLike | None) -> tuple[Any, ArrayLike | None, ArrayLike]:

@@ -146,13 +146,14 @@ def balanced_triples(
     """
     n = len(other[0].row)
     found = []
-    for part in _parts(n):
+    for start in range(0, n, _PEOPLE_AT_ONCE):
+        part = slice(start, min(start + _PEOPLE_AT_ONCE, n))
         near, *wide = (
             _balanced(other[0].with_few(other[1], part, k), own[0].with_few(own[1], part, k), tolerance, slack, limit)
             for k in sorted({min(n_neighbors, N_NEIGHBORS), n_neighbors})
         )
-        triples = _ranked(near, wide[0] if wide else near, min(part.stop, n) - part.start, n_pairs)
-        triples[:, 0] += part.start
+        triples = _ranked(near, wide[0] if wide else near, part.stop - start, n_pairs)
+        triples[:, 0] += start
         found.append(triples)
     return torch.cat(found) if found else other[0].row.new_zeros((0, 4))
 
@@ -213,11 +214,6 @@ def _gap_before(distance: Tensor, is_other: Tensor) -> Tensor:
 def _gap_after(distance: Tensor, is_other: Tensor) -> Tensor:
     """Distance ahead on the line to the next candidate of the other kind; inf if there is none."""
     return _gap_before(-distance.flip(1), is_other.flip(1)).flip(1)
-
-
-def _parts(n: int) -> Iterator[slice]:
-    for first in range(0, n, _PEOPLE_AT_ONCE):
-        yield slice(first, first + _PEOPLE_AT_ONCE)
 
 
 NO_ONE_IN_OTHER_GROUP = "no one of that label in the other group"
@@ -378,13 +374,12 @@ def placebo_pairs(
     >>> found.without_support["no one of the own group at the distance of anyone in the other"]
     2
     """
-    people = _People.of(points, labels, groups, "people")
-    pool = people if reference is None else _People.of(*reference, "reference")
-    return PlaceboReference.of(pool.points, pool.labels, pool.groups, random_state).compare(
-        people.points,
-        people.labels,
-        people.groups,
-        np.arange(len(people.groups)) if reference is None else None,
+    pool = (points, labels, groups) if reference is None else reference
+    return PlaceboReference.of(*pool, random_state).compare(
+        points,
+        labels,
+        groups,
+        np.arange(len(np.asarray(groups))) if reference is None else None,
         n_neighbors=n_neighbors,
         n_pairs=n_pairs,
         tolerance=tolerance,
@@ -404,7 +399,7 @@ class PlaceboReference:
     pool
         The reference.
     jittered
-        The reference with no two people at exactly the same point.
+        Its points, with no two people at exactly the same one.
     known
         Which of its rows are the same person.
     index
@@ -417,7 +412,7 @@ class PlaceboReference:
     """
 
     pool: _People
-    jittered: _People
+    jittered: Floats
     known: KnownPeople
     index: IndexedRows
     few: Mapping[tuple[int, int], IndexedRows]
@@ -446,18 +441,18 @@ class PlaceboReference:
         device
             As in `NeighborIndex.build`.
         """
-        pool = _People.of(points, labels, groups, "reference")
+        pool = _People.of(points, labels, groups)
         seed = int(np.random.default_rng(random_state).integers(2**31))
         who = Identity.by_number(len(pool.groups)) if identity is None else identity
         content = who.distinct_content()
-        jittered = pool.moved(_jitter_of(content, pool.points.shape[1], seed))
+        jittered = pool.points + _jitter_of(content, pool.points.shape[1], seed)
         rank = mixed_hash(content, np.full(len(content), seed))
         known = KnownPeople.of(who)
 
         def indexed(rows: Ints) -> IndexedRows:
             # By content, so that the few ties left by the jitter do not depend on the row order.
             rows = rows[np.argsort(content[rows])]
-            people = (jittered.points[rows], pool.labels[rows], pool.groups[rows])
+            people = (jittered[rows], pool.labels[rows], pool.groups[rows])
             return IndexedRows.of(NeighborIndex.build(*people, device=device), rows, known.unit[rows])
 
         present = np.unique(pool.groups).tolist()
@@ -495,7 +490,7 @@ class PlaceboReference:
             As in `placebo_pairs`.
         """
         _check_numbers(n_neighbors, n_pairs, tolerance, max_distance)
-        people, pool = _People.of(points, labels, groups, "people"), self.pool
+        people, pool = _People.of(points, labels, groups), self.pool
         if people.points.shape[1] != pool.points.shape[1]:
             raise InvalidInputError(
                 f"`points` has {people.points.shape[1]} columns, but the reference has {pool.points.shape[1]}."
@@ -504,7 +499,7 @@ class PlaceboReference:
         identified = Identity.by_number(len(rows)) if identity is None else identity
         # Someone in the reference queries from their point in the reference.
         asked = people.points + _jitter_of(identified.content, people.points.shape[1], self.seed)
-        asked[rows >= 0] = self.jittered.points[rows[rows >= 0]]
+        asked[rows >= 0] = self.jittered[rows[rows >= 0]]
         unit = np.full(len(rows), -1) if identity is None else self.known.find(identity)
         unit[rows >= 0] = self.known.unit[rows[rows >= 0]]
         n_groups = 1 + int(max(people.groups.max(initial=-1), pool.groups.max(initial=-1)))
@@ -603,21 +598,17 @@ class _People:
     groups: Ints
 
     @classmethod
-    def of(cls, points: ArrayLike, labels: ArrayLike, groups: ArrayLike, whose: str) -> _People:
+    def of(cls, points: ArrayLike, labels: ArrayLike, groups: ArrayLike) -> _People:
         coordinates = np.asarray(points, dtype=np.float64)
         codes = np.asarray(labels, dtype=np.int64), np.asarray(groups, dtype=np.int64)
         if coordinates.ndim != 2 or any(code.shape != coordinates.shape[:1] for code in codes):
             raise InvalidInputError(
-                f"`points`, `labels` and `groups` of the {whose} must have one row per person, "
+                f"`points`, `labels` and `groups` must have one row per person, "
                 f"got shapes {coordinates.shape}, {codes[0].shape} and {codes[1].shape}."
             )
         if codes[1].min(initial=0) < 0:
-            raise InvalidInputError(f"`groups` of the {whose} must be codes 0..G-1, got {codes[1].min()}.")
+            raise InvalidInputError(f"`groups` must be codes 0..G-1, got {codes[1].min()}.")
         return cls(coordinates, *codes)
-
-    def moved(self, steps: Floats) -> _People:
-        """The same people, each slightly displaced."""
-        return _People(self.points + steps, self.labels, self.groups)
 
 
 def _distances(first: Floats, second: Floats) -> Floats:

@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.arrays import Floats
-from evenhand.attribution.sampled import all_coalitions_game
+from evenhand.attribution.sampled import SampledShapley
 from evenhand.attribution.shapley import Contributions
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.encoders.coded_table import CodedTable, ValueCodes
-from evenhand.models.encoders.pipelines import NamedColumns
-from evenhand.models.protocol import EncodesTables
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.encoders import CodedTable, NamedColumns, ValueCodes
+from evenhand.models.protocol import EncodesTables, ShapleyModel
+
+_ALL = 128  # orders that cost more than all coalitions of up to ten inputs, which are then used
+_TRIED_PEOPLE = 64
+_TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,13 +78,9 @@ class AdditiveGame:
             chosen = list(term.inputs)
             of_context = context[:, chosen]
             of_inputs = of_context if inputs is context else inputs[:, chosen]
-            game = all_coalitions_game(term.score)
+            game = SampledShapley(term.score, _ALL)
             total[:, chosen] += game.contributions(of_inputs, of_context, baseline[:, chosen]).values
         return Contributions(total)
-
-
-_TRIED_PEOPLE = 64
-_TOLERANCE = 1e-9
 
 
 def is_boosting_machine(model: Any) -> bool:
@@ -108,22 +106,24 @@ def boosting_machine(model: Any, table: pd.DataFrame | None) -> ShapleyModel | N
     InvalidInputError
         If it is not fitted or does not have two classes.
     """
-    _check_fitted(model)
+    if not hasattr(model, "term_scores_"):
+        raise InvalidInputError("This ExplainableBoostingClassifier is not fitted: call its `fit` first.")
+    if len(model.classes_) != 2:
+        raise InvalidInputError(
+            f"This ExplainableBoostingClassifier has {len(model.classes_)} classes; an audit needs one outcome with "
+            "two classes, the favorable one last."
+        )
     names = [str(name) for name in model.feature_names_in_]
-    nominal = [name for name, kind in zip(names, model.feature_types_in_, strict=True) if kind != "continuous"]
+    is_nominal = [kind != "continuous" for kind in model.feature_types_in_]
     if table is not None and len(names) == table.shape[1] and not set(names) <= set(table.columns):
         names = [str(column) for column in table.columns]  # fitted without names
-    if nominal and (table is None or not set(names) <= set(table.columns)):
-        return None
-    encoder: EncodesTables
-    codes: Sequence[ValueCodes | None]
-    if nominal:
-        assert table is not None
-        kinds = zip(names, model.feature_types_in_, strict=True)
-        encoder = coded = CodedTable.of(table[names], [name for name, kind in kinds if kind != "continuous"])
-        codes = coded.columns
-    else:
-        encoder, codes = NamedColumns(names, takes_missing=True), [None] * len(names)
+    encoder: EncodesTables = NamedColumns(names, takes_missing=True)
+    codes: Sequence[ValueCodes | None] = [None] * len(names)
+    if any(is_nominal):
+        if table is None or not set(names) <= set(table.columns):
+            return None
+        encoder = CodedTable.of(table[names], [name for name, each in zip(names, is_nominal, strict=True) if each])
+        codes = encoder.columns
     terms = tuple(_term(model, number, codes) for number in range(len(model.term_features_)))
     audited = ShapleyModel(
         AdditiveGame(float(np.ravel(model.intercept_)[0]), terms),
@@ -135,16 +135,6 @@ def boosting_machine(model: Any, table: pd.DataFrame | None) -> ShapleyModel | N
         categorical_inputs=tuple(j for j, values in enumerate(codes) if values is not None),
     )
     return audited if table is None or _agrees(audited, model, table) else None
-
-
-def _check_fitted(model: Any) -> None:
-    if not hasattr(model, "term_scores_"):
-        raise InvalidInputError("This ExplainableBoostingClassifier is not fitted: call its `fit` first.")
-    if len(model.classes_) != 2:
-        raise InvalidInputError(
-            f"This ExplainableBoostingClassifier has {len(model.classes_)} classes; an audit needs one outcome with "
-            "two classes, the favorable one last."
-        )
 
 
 @dataclass(frozen=True, eq=False)

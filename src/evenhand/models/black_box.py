@@ -15,10 +15,8 @@ import torch
 from evenhand.arrays import Floats
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, first_line
-from evenhand.models.encoders.coded_table import CodedTable, has_categories
-from evenhand.models.encoders.pipelines import NamedColumns, fitted_names
-from evenhand.models.protocol import AuditedModel, EncodesTables, Output
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names, has_categories
+from evenhand.models.protocol import AuditedModel, EncodesTables, Output, ShapleyModel
 
 _TRIED_PEOPLE = 64
 
@@ -141,9 +139,10 @@ def score_function(
         check_margin(name, output)
         return score(model.decision_function, f"decision_function of {name}", False), "log-odds"
     if callable(getattr(model, "predict", None)):
-        if not _predicts_labels(model):
+        classes = getattr(model, "classes_", None)
+        if classes is None or len(classes) != 2:
             return score(model.predict, f"predict of {name}", not wants_log_odds), explained
-        favorable = model.classes_[1]
+        favorable = classes[1]
 
         def is_favorable(x: Any) -> Floats:
             return np.asarray(np.asarray(model.predict(x)) == favorable, dtype=np.float64)
@@ -186,11 +185,6 @@ def check_margin(name: str, output: Output | None) -> None:
             f'A {name} has no probabilities to explain; pass options=AuditOptions(output="log-odds") '
             "(--output log-odds) to explain its margin."
         )
-
-
-def _predicts_labels(model: Any) -> bool:
-    classes = getattr(model, "classes_", None)
-    return classes is not None and len(classes) == 2
 
 
 def black_box_model(

@@ -1,12 +1,9 @@
 """scikit-learn's combinations of classifiers, opened if their members are known.
 
 Averages of trees, and a single calibrated model, are explained exactly. Any other combination is explained by sampled
-Shapley values of its probability, by the table's columns; its members are evaluated in their fast ways.
-
-Scores composed of the scores of other models: averaged, calibrated, stacked.
-
-Each part evaluates mixtures of a person and a baseline in its fast way, trees in one walk for all mixtures, linear
-models by a product. So does the whole, which needs to know nothing else about its parts.
+Shapley values of its probability, by the table's columns. Its members evaluate mixtures of a person and a baseline in
+their fast ways, trees in one walk for all mixtures, linear models by a product; so does the whole, averaged, calibrated
+or stacked, which needs to know nothing else about its parts.
 """
 
 from __future__ import annotations
@@ -14,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,22 +22,11 @@ from evenhand.arrays import Floats
 from evenhand.attribution.sampled import Mixtures, SampledShapley, ScoresMixtures
 from evenhand.exceptions import EvenhandError
 from evenhand.models.black_box import Score, black_box_model
-from evenhand.models.encoders.coded_table import CodedTable
-from evenhand.models.encoders.pipelines import NamedColumns, fitted_names
-from evenhand.models.linear import LinearModel
-from evenhand.models.protocol import AuditedModel, EncodesTables
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names
+from evenhand.models.protocol import AuditedModel, EncodesTables, LinearModel, ShapleyModel
 from evenhand.models.sklearn import is_kind
 from evenhand.models.trees import TreeEnsemble
 from evenhand.models.trees.adapter import TreeGame, tree_model
-
-
-class Part(Protocol):
-    """A score of mixtures."""
-
-    def mixtures(self, asked: Mixtures) -> Floats:
-        """The score of each mixture for each person, of shape (n, m)."""
-        ...
 
 
 def mixture_margins(model: AuditedModel, asked: Mixtures) -> Floats:
@@ -138,7 +124,7 @@ class Member:
 class Averaged:
     """The weighted mean of parts."""
 
-    parts: tuple[Part, ...]
+    parts: tuple[ScoresMixtures, ...]
     weights: Floats
 
     def mixtures(self, asked: Mixtures) -> Floats:
@@ -154,7 +140,7 @@ class Averaged:
 class Calibrated:
     """A function of one part."""
 
-    part: Part
+    part: ScoresMixtures
     function: Callable[[Floats], Any]
 
     def mixtures(self, asked: Mixtures) -> Floats:
@@ -173,7 +159,7 @@ class Stacked:
         Maps the parts' scores, one column each, to one number per row.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ScoresMixtures, ...]
     final: Callable[[Floats], Floats]
     passes_inputs: bool = False
 
@@ -213,7 +199,7 @@ def is_combination(model: Any) -> bool:
 class OpenedScore(Score):
     """The score of a combination, computed from its members."""
 
-    whole: Part | None = None
+    whole: ScoresMixtures | None = None
 
     def mixtures(self, asked: Mixtures) -> Floats:
         """The score of each mixture for each person, of shape (n, m)."""
@@ -309,8 +295,8 @@ def _inputs(base: ShapleyModel, table: pd.DataFrame) -> _Inputs | None:
     few = _few(people)
     if encoder is None or isinstance(encoder, (NamedColumns, CodedTable)):
         return _Inputs(few, people, encoder if isinstance(encoder, CodedTable) else None)
-    made = pd.DataFrame(encoder.transform(people), columns=[f"x{j}" for j in range(len(encoder.encoded_names))])
-    return _Inputs(few, made, None)
+    made = encoder.transform(people)
+    return _Inputs(few, pd.DataFrame(made, columns=[f"x{j}" for j in range(made.shape[1])]), None)
 
 
 def _response(method: Callable[[Any], Any], x: Any) -> Floats:
@@ -318,7 +304,7 @@ def _response(method: Callable[[Any], Any], x: Any) -> Floats:
     return found[:, 1] if found.ndim == 2 else found
 
 
-def _whole(model: Any, inputs: _Inputs, known: Known) -> Part | None:
+def _whole(model: Any, inputs: _Inputs, known: Known) -> ScoresMixtures | None:
     """The combination as parts; None if the way it combines them is unknown."""
     if is_kind(model, "CalibratedClassifierCV"):
         return _calibrated(model, inputs, known)
@@ -328,8 +314,8 @@ def _whole(model: Any, inputs: _Inputs, known: Known) -> Part | None:
     return Averaged(voters, _weights(model))
 
 
-def _calibrated(model: Any, inputs: _Inputs, known: Known) -> Part | None:
-    parts: list[Part] = []
+def _calibrated(model: Any, inputs: _Inputs, known: Known) -> ScoresMixtures | None:
+    parts: list[ScoresMixtures] = []
     for pair in model.calibrated_classifiers_:
         if pair.method not in ("sigmoid", "isotonic"):
             return None
@@ -344,7 +330,7 @@ def _method(estimator: Any) -> str:
     return "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
 
 
-def _stacked(model: Any, inputs: _Inputs, known: Known) -> Part | None:
+def _stacked(model: Any, inputs: _Inputs, known: Known) -> ScoresMixtures | None:
     methods = [name for name in model.stack_method_ if name != "drop"]
     if not set(methods) <= {"predict_proba", "decision_function"} or (model.passthrough and inputs.coded is not None):
         return None

@@ -14,15 +14,20 @@ from evenhand.attribution import FeedForward
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.additive import boosting_machine, is_boosting_machine
 from evenhand.models.black_box import black_box_model, sampled_model
-from evenhand.models.catboost import catboost_black_box, takes_categories
 from evenhand.models.combined import exact_combination, is_combination, opened
-from evenhand.models.encoders.pipelines import Steps, flat_steps, part_that_mixes, pipeline_encoder
+from evenhand.models.encoders import Steps, flat_steps, part_that_mixes, pipeline_encoder
 from evenhand.models.gradient import DifferentiableModel, module_model
-from evenhand.models.linear import LinearModel
 from evenhand.models.onnx import OnnxModel, onnx_model
 from evenhand.models.pmml import PmmlModel, pmml_model
-from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, OffersAuditedModel, Output
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.protocol import (
+    AttributionName,
+    AuditedModel,
+    EncodesTables,
+    LinearModel,
+    OffersAuditedModel,
+    Output,
+    ShapleyModel,
+)
 from evenhand.models.sklearn import (
     ScorecardBins,
     is_kind,
@@ -34,7 +39,7 @@ from evenhand.models.sklearn import (
 )
 from evenhand.models.statsmodels import is_statsmodels, statsmodels_model
 from evenhand.models.trees import TreeEnsemble, tree_library
-from evenhand.models.trees.adapter import tree_model
+from evenhand.models.trees.adapter import catboost_black_box, takes_categories, tree_model
 
 AttributionChoice = Literal["auto"] | AttributionName
 ATTRIBUTIONS: tuple[str, ...] = ("auto", *(name for name in get_args(AttributionName) if name != "given"))
@@ -109,7 +114,10 @@ def as_audited_model(
         raise InvalidInputError(f"`output` must be one of {['log-odds', 'probability']} or None, got {output!r}.")
     sampling = {"output": output, "n_permutations": n_permutations, "random_state": random_state}
     options = _Options(attribution, sampling, table)
-    found = _value(model, options) if output == "value" else _chosen(model, options)
+    if output == "value":
+        found = value_model(unwrapped(model), attribution, table, **sampling)
+    else:
+        found = _chosen(model, options)
     if not options.allows(found.attribution):
         raise InvalidInputError(
             f'attribution="{attribution}" does not apply to a {found.kind}, which is explained by '
@@ -121,12 +129,6 @@ def as_audited_model(
             'attribution="sampled_shapley" (--attribution sampled_shapley).'
         )
     return found
-
-
-def _value(model: Any, options: _Options) -> AuditedModel:
-    """A regressor, which may be inside a search."""
-    settings = {name: options.sampling[name] for name in ("n_permutations", "random_state")}
-    return value_model(unwrapped(model), options.attribution, options.table, **settings)
 
 
 def _chosen(model: Any, options: _Options) -> AuditedModel:

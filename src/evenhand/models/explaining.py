@@ -2,11 +2,10 @@
 
 An explainer uses one model, or a stack of networks of one shape: explanations then have a leading dimension of models.
 
-How many segments the paths of integrated gradients need: measured on people of the reference beforehand.
-
-More segments are closer to the integral, and halving their length at least halves the error. So with N segments, many
-more than needed, the error of n is at most |IG(n) - IG(N)| + |IG(N) - IG(N / 2)|, by the triangle inequality; the
-last term bounds the error of N segments.
+How many segments the paths of integrated gradients need is measured on people of the reference beforehand. More
+segments are closer to the integral, and halving their length at least halves the error. So with N segments, many more
+than needed, the error of n is at most |IG(n) - IG(N)| + |IG(N) - IG(N / 2)|, by the triangle inequality; the last term
+bounds the error of N segments. So is how many orders of the inputs sampled Shapley values need.
 """
 
 from __future__ import annotations
@@ -22,8 +21,7 @@ from evenhand.arrays import Bools, Floats, Ints
 from evenhand.attribution import Explanation, label_group_baselines
 from evenhand.attribution.gradients import Method
 from evenhand.attribution.sampled import SampledShapley
-from evenhand.models.protocol import AuditedModel
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.protocol import AuditedModel, ShapleyModel
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,7 +87,8 @@ def module_model(
     >>> module_model(nn.Linear(1, 2), output="log-odds", table=people).kind
     'torch module Linear (second output minus the first)'
     """
-    plain = DifferentiableModel(module, f"{_library(module)} {type(module).__name__}")
+    is_keras = any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__)
+    plain = DifferentiableModel(module, f"{'Keras model' if is_keras else 'torch module'} {type(module).__name__}")
     if table is None or not len(table):
         return plain
     returned = _returned(plain, table)
@@ -110,12 +111,6 @@ def module_model(
     taken = (0.0, 1.0) if is_probability else (-1.0, 1.0)
     words = "second output" if is_probability else "second output minus the first"
     return DifferentiableModel(_weighed(module, taken), f"{plain.kind} ({words})", output=explained)
-
-
-def _library(module: nn.Module) -> str:
-    """What users call such a module."""
-    is_keras = any(kind.__module__.partition(".")[0] == "keras" for kind in type(module).__mro__)
-    return "Keras model" if is_keras else "torch module"
 
 
 def _returned(model: DifferentiableModel, table: pd.DataFrame) -> Tensor | None:

@@ -1,4 +1,4 @@
-"""The threshold at which a model makes its decisions, if it has one."""
+"""What a model records about itself: its threshold, and the names and scales of its columns."""
 
 from __future__ import annotations
 
@@ -11,9 +11,8 @@ from scipy.special import expit
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import NumberColumn, TableEncoder
-from evenhand.models.encoders.pipelines import OneToOne, flat_steps
-from evenhand.models.protocol import AuditedModel
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.encoders import OneToOne, flat_steps
+from evenhand.models.protocol import AuditedModel, ShapleyModel
 from evenhand.models.sklearn import binned_columns, inner_estimator, is_kind, unwrapped
 from evenhand.models.statsmodels import is_statsmodels, regression_columns
 from evenhand.models.trees.adapter import TreeGame

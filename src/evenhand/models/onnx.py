@@ -18,11 +18,10 @@ from evenhand.attribution.feed_forward import ACTIVATIONS, Activation
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.models.black_box import Score, scores_missing
-from evenhand.models.encoders.pipelines import NamedColumns
+from evenhand.models.encoders import NamedColumns
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.onnx_process import OnnxProcesses
-from evenhand.models.protocol import AuditedModel, Output
-from evenhand.models.shapley import ShapleyModel
+from evenhand.models.protocol import AuditedModel, Output, ShapleyModel
 from evenhand.system.libraries import optional_module
 
 _CHECKED_ROWS = 64
@@ -241,7 +240,9 @@ class _Reader:
         return False
 
     def _take(self, node: Any, current: str) -> None:
-        attributes = {a.name: _attribute(a) for a in node.attribute}
+        from onnx import helper
+
+        attributes = {a.name: helper.get_attribute_value(a) for a in node.attribute}
         kind = node.op_type
         if kind in _IGNORED:
             return
@@ -332,12 +333,6 @@ def _tensors(proto: Any) -> Iterator[Any]:
         for attribute in (a for node in part.node for a in node.attribute):
             yield from (attribute.t, *attribute.tensors)
             waiting.extend([attribute.g, *attribute.graphs])
-
-
-def _attribute(attribute: Any) -> Any:
-    from onnx import helper
-
-    return helper.get_attribute_value(attribute)
 
 
 def _width(shape: Sequence[Any]) -> int | None:

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.models.black_box import black_box_model
-from evenhand.models.encoders.pipelines import NamedColumns
-from evenhand.models.linear import LinearModel
-from evenhand.models.protocol import AuditedModel
+from evenhand.models.encoders import NamedColumns
+from evenhand.models.protocol import AuditedModel, LinearModel
 from evenhand.models.sklearn import is_kind
 from evenhand.system.libraries import optional_module
 

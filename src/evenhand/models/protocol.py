@@ -1,8 +1,9 @@
-"""What the audit needs from any model."""
+"""What the audit needs from any model, and models that are linear or explained by Shapley values."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Literal, Protocol, runtime_checkable
 
 import numpy as np
@@ -11,8 +12,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.attribution import Explanation
+from evenhand.attribution import Attribution, Explanation
 from evenhand.attribution.gradients import Method
+from evenhand.attribution.shapley import Game, ShapleyAttribution, shapley_attribution
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.validation import as_matrix, is_number_column
@@ -31,11 +33,6 @@ class EncodesTables(Protocol):
     @property
     def names(self) -> list[str]:
         """The table's columns."""
-        ...
-
-    @property
-    def encoded_names(self) -> list[str]:
-        """Columns of the matrix."""
         ...
 
     @property
@@ -215,3 +212,119 @@ def check_finite(logit: Tensor) -> None:
     if not torch.isfinite(logit).all():
         n_bad = int((~torch.isfinite(logit)).sum())
         raise InvalidInputError(f"The model returned {n_bad} logits that are missing or infinite.")
+
+
+@dataclass(frozen=True, eq=False)
+class LinearModel(AuditedModel):
+    """A weighted sum of the encoded table plus an intercept.
+
+    An input's attribution is its weight times its distance from the baseline. Integrated gradients and Shapley values
+    both reduce to this, so nothing is integrated or sampled.
+
+    Attributes
+    ----------
+    weights
+        One per encoded column, of shape (d,), in float64.
+    intercept
+        The score if every input is 0.
+    has_probabilities
+        Whether the score is log-odds, and not a margin treated as log-odds.
+
+    Examples
+    --------
+    >>> model = LinearModel(torch.tensor([2.0, -1.0]).double(), 0.5, "scorecard")
+    >>> x = torch.tensor([[1.0, 1.0]]).double()
+    >>> model.attribute(x, torch.zeros_like(x), 1, "segments").values.tolist()
+    [[2.0, -1.0]]
+    """
+
+    weights: Tensor
+    intercept: float
+    kind: str
+    encoder: EncodesTables | None = None
+    attribution: AttributionName = "linear"
+    output: Output = "log-odds"
+    has_probabilities: bool = True
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the weights, float64."""
+        return self.weights.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.weights.device
+
+    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
+        """Weights times distances from the baselines; the steps and the method do not matter."""
+        if x.shape[-1] != len(self.weights):
+            raise InvalidInputError(f"The {self.kind} takes {len(self.weights)} inputs, got {x.shape[-1]}.")
+        found = Attribution(
+            gradients=self.weights.expand_as(x),
+            offset=x - baseline,
+            logit=self.margin(x),
+            baseline_logit=self.margin(baseline),
+            method="exact",
+        )
+        check_finite(found.logit)
+        return found
+
+    def margin(self, x: Tensor) -> Tensor:
+        """The weighted sum of encoded people."""
+        return x @ self.weights + self.intercept
+
+
+_CPU = torch.device("cpu")
+
+
+@dataclass(frozen=True)
+class ShapleyModel(AuditedModel):
+    """A score with the game that explains it: a tree ensemble, or a black box.
+
+    Attributes
+    ----------
+    game
+        The score and its Shapley values.
+    output
+        Whether the score is log-odds or a probability.
+    takes_missing
+        Whether the score is defined if an input is missing.
+    categorical_inputs
+        Positions of the inputs that are codes of categories.
+    has_probabilities
+        Whether the score is log-odds or a probability, and not a margin treated as log-odds.
+    """
+
+    game: Game
+    kind: str
+    encoder: EncodesTables | None = None
+    output: Output = "log-odds"
+    takes_missing: bool = False
+    attribution: AttributionName = "sampled_shapley"
+    categorical_inputs: tuple[int, ...] = ()
+    has_probabilities: bool = True
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Type in which inputs are compared."""
+        return torch.float64
+
+    @property
+    def device(self) -> torch.device:
+        """The CPU."""
+        return _CPU
+
+    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> ShapleyAttribution:
+        """Shapley values of encoded people from encoded baselines; nothing is integrated."""
+        is_category = None
+        if self.categorical_inputs:
+            is_category = torch.zeros(x.shape[-1], dtype=torch.bool)
+            is_category[list(self.categorical_inputs)] = True
+        found = shapley_attribution(self.game, x, baseline, is_category)
+        check_finite(found.logit)
+        return found
+
+    def margin(self, x: Tensor) -> Tensor:
+        """The score of encoded people."""
+        return self.game.margin(x)

@@ -14,10 +14,9 @@ from evenhand.attribution import FeedForward
 from evenhand.attribution.feed_forward import ACTIVATIONS
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.black_box import black_box_model, check_margin
-from evenhand.models.encoders.pipelines import NamedColumns, fitted_names
+from evenhand.models.encoders import NamedColumns, fitted_names
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.models.linear import LinearModel
-from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output
+from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, LinearModel, Output
 
 # Linear classifiers whose decision function is log-odds, and those for which it is only a margin.
 _LOG_ODDS = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis")
@@ -101,7 +100,8 @@ def linear_model(
     if not is_logistic:
         check_margin(name, output)
     _check_binary(model, "coef_")
-    weights = torch.as_tensor(np.array(_densified(model.coef_), dtype=np.float64).reshape(-1))
+    coefficients = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_  # after `sparsify`
+    weights = torch.as_tensor(np.array(coefficients, dtype=np.float64).reshape(-1))
     intercept = float(np.ravel(model.intercept_)[0])
     columns = encoder or _named_columns(model)
     return LinearModel(weights, intercept, f"scikit-learn {name}", columns, has_probabilities=is_logistic)
@@ -148,11 +148,6 @@ def _named_columns(model: Any) -> NamedColumns | None:
     return None if names is None else NamedColumns(names)
 
 
-def _densified(coefficients: Any) -> Any:
-    """Coefficients as an array; `sparsify` produces a sparse matrix."""
-    return coefficients.toarray() if hasattr(coefficients, "toarray") else coefficients
-
-
 _LINEAR = ("LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "SGDRegressor")
 
 
@@ -160,9 +155,7 @@ def value_model(
     model: Any,
     attribution: AttributionName | str,
     table: pd.DataFrame | None,
-    *,
-    n_permutations: int = 32,
-    random_state: int = 0,
+    **sampling: Any,
 ) -> AuditedModel:
     """A regressor in the form of the audit: exact if it is linear, else with sampled Shapley values of its prediction.
 
@@ -186,15 +179,14 @@ def value_model(
         )
     is_linear = is_kind(model, *_LINEAR) and attribution != "sampled_shapley"
     if is_linear and np.size(model.intercept_) == 1 and np.ndim(model.coef_) == 1:
-        names = fitted_names(model)
         return LinearModel(
             torch.as_tensor(np.array(model.coef_, dtype=np.float64)),
             float(np.ravel(model.intercept_)[0]),
             f"scikit-learn {name}",
-            None if names is None else NamedColumns(names),
+            _named_columns(model),
             output="value",
         )
-    return black_box_model(model, output="value", n_permutations=n_permutations, random_state=random_state, table=table)
+    return black_box_model(model, table=table, **{**sampling, "output": "value"})
 
 
 def is_scorecard(model: Any) -> bool:

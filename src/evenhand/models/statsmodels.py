@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.black_box import black_box_model
-from evenhand.models.encoders.pipelines import NamedColumns, pipeline_encoder
-from evenhand.models.linear import LinearModel
-from evenhand.models.protocol import AuditedModel, EncodesTables
+from evenhand.models.encoders import NamedColumns, pipeline_encoder
+from evenhand.models.protocol import AuditedModel, EncodesTables, LinearModel
 
 
 def is_statsmodels(model: Any) -> bool:
@@ -80,17 +79,13 @@ def regression_columns(results: Any) -> list[str] | None:
     """
     design = _Design(results)
     if not design.has_formula:
-        return None if _has_made_up_names(results) else design.feature_names_in_
+        has_names = isinstance(results.model.data.orig_exog, pd.DataFrame)  # of an array, they are x1, x2, ...
+        return design.feature_names_in_ if has_names else None
     frame = getattr(results.model.data, "frame", None)
     if frame is None:
         return None
     used = {name for _, words in _terms(design.spec) for word in words for name in _named_in(word)}
     return [str(column) for column in frame.columns if str(column) in used]
-
-
-def _has_made_up_names(results: Any) -> bool:
-    """Whether the columns were an array, so that statsmodels names them x1, x2, ..."""
-    return not isinstance(results.model.data.orig_exog, pd.DataFrame)
 
 
 def _link(results: Any) -> str:

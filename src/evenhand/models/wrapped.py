@@ -1,4 +1,4 @@
-"""A model whose score is a risk: the audit reverses it, so that high is favorable in all that follows."""
+"""Models in another form: a risk, reversed so that high is favorable, and attributions given without their model."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from evenhand.arrays import Floats
 from evenhand.attribution.explanation import Explanation, SharesContexts
 from evenhand.attribution.gradients import Method
 from evenhand.inputs.validation import is_number_column
-from evenhand.models.linear import LinearModel
-from evenhand.models.protocol import AttributionName, AuditedModel, Output
+from evenhand.models.protocol import AttributionName, AuditedModel, LinearModel, Output
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +113,7 @@ class RiskModel(AuditedModel):
 
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Explanation:
         """Attributions of the favorable outcome: those of the risk with the opposite sign."""
-        return self._turned(self.risk.attribute(x, baseline, n_steps, method))
+        return _Turned(self.risk.attribute(x, baseline, n_steps, method), self.output == "probability")
 
     def margin(self, x: Tensor) -> Tensor:
         """The explained score of the favorable outcome."""
@@ -140,9 +139,6 @@ class RiskModel(AuditedModel):
     def is_financial(self, columns: list[str], financial_features: list[str]) -> NDArray[np.bool_]:
         """Which inputs of the model belong to financial features."""
         return self.risk.is_financial(columns, financial_features)
-
-    def _turned(self, risk: Explanation) -> Explanation:
-        return _Turned(risk, self.output == "probability")
 
 
 @dataclass(frozen=True, eq=False)

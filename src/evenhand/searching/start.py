@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.metrics.roc import auc
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.encoders.pipelines import flat_steps
+from evenhand.models.encoders import flat_steps
 from evenhand.models.files import load_model
 from evenhand.models.introspection import input_columns
 from evenhand.models.protocol import AuditedModel

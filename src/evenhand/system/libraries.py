@@ -8,7 +8,6 @@ from collections.abc import Callable
 from importlib import import_module, metadata
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 
 from evenhand._version import __version__
@@ -117,6 +116,8 @@ def compiled_in_order(function: Function) -> Function:
 
 
 def _cached(function: Function, **options: Any) -> Function:
+    import numba  # which the package does without until trees or compiled training need it
+
     try:
         return cast(Function, numba.njit(function, nogil=True, error_model="numpy", cache=True, **options))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written to

@@ -1,17 +1,57 @@
-"""Tree ensembles behind the audit's interface."""
+"""Tree models, told from others, behind the audit's interface."""
 
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    BaggingClassifier,
+    GradientBoostingClassifier,
+    HistGradientBoostingClassifier,
+    RandomForestClassifier,
+)
+from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
 from evenhand.attribution.shapley import Game
-from evenhand.exceptions import InvalidInputError
+from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.trees import read_trees
+from evenhand.models.trees import read_trees, tree_library
 from evenhand.models.trees.adapter import TreeGame
+
+
+class OwnForest(RandomForestClassifier):
+    """A user's subclass."""
+
+
+@pytest.mark.parametrize(
+    ("model", "library"),
+    [
+        (HistGradientBoostingClassifier(), "sklearn"),
+        (OwnForest(), "sklearn"),
+        (LogisticRegression(), None),
+        (BaggingClassifier(), None),
+        ("a file name", None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_the_library_of_a_model_is_told_by_its_class(model, library):
+    assert tree_library(model) == library
+
+
+@pytest.mark.parametrize(
+    ("library", "name"),
+    [("xgboost", "XGBClassifier"), ("lightgbm", "LGBMClassifier"), ("catboost", "CatBoostClassifier")],
+)
+def test_a_subclass_of_a_librarys_estimator_is_its(library, name):
+    kind = getattr(pytest.importorskip(library), name)
+    assert tree_library(type("Own", (kind,), {})()) == library
+
+
+def test_models_without_trees_are_refused():
+    message = "A tree model of XGBoost, LightGBM, CatBoost or scikit-learn is expected, got LogisticRegression"
+    with pytest.raises(InvalidTypeError, match=message):
+        read_trees(LogisticRegression())
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
 """Models from skops files, of types that skops trusts and a few more.
 
-scikit-learn's fitted trees, checked before anything walks them.
-
-scikit-learn follows a tree's nodes and looks up their columns without checking either: an altered file could make it
-read memory outside its arrays, or loop forever.
+scikit-learn trusts a model's attributes, and an altered file can hold any. It follows the nodes of a tree and looks up
+their columns without checking either, so that it could read memory outside its arrays, or loop forever: trees are
+checked before anything walks them. An audit reads linear models, networks and trees from attributes whose shapes
+scikit-learn may interpret differently, such as an intercept for each column: the scores of both are compared.
 """
 
 from __future__ import annotations
@@ -16,7 +16,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
 from sklearn.ensemble._gb import BaseGradientBoosting
 from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 from sklearn.ensemble._hist_gradient_boosting.gradient_boosting import BaseHistGradientBoosting
@@ -24,7 +26,7 @@ from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
-from evenhand.exceptions import InvalidInputError, ModelFileError, first_line
+from evenhand.exceptions import EvenhandError, InvalidInputError, ModelFileError, first_line
 from evenhand.models.trees.ensemble import levels
 
 
@@ -221,7 +223,10 @@ def checked_content(file: Path) -> bytes:
         content = file.read_bytes()
         schema = _checked_schema(content)
         untrusted = [name for name in skops_io.get_untrusted_types(data=content) if name not in TRUSTED]
-        misused = sorted(set(_misused_types(schema)))
+        built = {
+            (f"{part.get('__module__')}.{part.get('__class__')}", part.get("__loader__")) for part in _nodes(schema)
+        }
+        misused = sorted({name for name, way in built if TRUSTED.get(name, way) != way})
     except Exception as error:  # skops does not catch errors of zipfile, json and numpy
         raise ModelFileError(f"{str(file)!r} cannot be read as skops: {first_line(error)}.") from error
     if untrusted:
@@ -274,14 +279,6 @@ def _inflated(archive: zipfile.ZipFile, part: zipfile.ZipInfo) -> int:
         return part.file_size + sum(member.file_size for member in inner.infolist())
 
 
-def _misused_types(schema: Any) -> Iterator[str]:
-    """Names of `TRUSTED` that the file builds in a different way."""
-    for part in _nodes(schema):
-        name = f"{part.get('__module__')}.{part.get('__class__')}"
-        if name in TRUSTED and part.get("__loader__") != TRUSTED[name]:
-            yield name
-
-
 def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
     """Every object of the schema."""
     waiting = [schema]
@@ -292,3 +289,84 @@ def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
             waiting.extend(part.values())
         elif isinstance(part, list):
             waiting.extend(part)
+
+
+_MADE_UP = 64  # people
+_TOLERANCE = 1e-4  # of a probability
+_MOST_COLUMNS = 20_000  # of a model that is checked
+
+
+def check_scores(model: object) -> None:
+    """Refuse a model that scores made-up people differently than its fitted attributes do.
+
+    A model that takes more than numbers is checked part by part. A model that an audit only asks for scores is not
+    checked.
+
+    Raises
+    ------
+    InvalidInputError
+        If probabilities differ or cannot be computed.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> linear = LogisticRegression().fit([[0.0, 1.0], [1.0, 0.0]], [0, 1])
+    >>> check_scores(linear)
+    >>> linear.intercept_ = np.array([0.0, 1.0])
+    >>> check_scores(linear)
+    Traceback (most recent call last):
+    ...
+    evenhand.exceptions.InvalidInputError: The LogisticRegression is damaged: ...
+    """
+    seen: set[int] = set()
+    waiting: list[object] = [model]
+    while waiting:
+        part = waiting.pop()
+        if id(part) in seen or isinstance(part, type | str | bytes | int | float | None):
+            continue
+        seen.add(id(part))
+        is_model = isinstance(part, BaseEstimator) and (part is model or hasattr(part, "predict_proba"))
+        if not (is_model and _is_checked(part)):
+            waiting.extend(held_by(part))
+
+
+def _is_checked(model: Any) -> bool:
+    """Whether the model takes numbers and can be read; refuse it if its own scores then differ."""
+    from evenhand.models.dispatch import as_audited_model  # not in the process that opens files, which needs no torch
+
+    name = type(model).__name__
+    try:
+        people = _people(model)
+        audited = as_audited_model(model, table=people)
+    except EvenhandError:
+        return False  # the audit, which has the people, says why
+    except Exception as error:  # attributes of a wrong kind
+        raise InvalidInputError(
+            f"The {name} is damaged: its attributes cannot be read ({first_line(error)})."
+        ) from error
+    if people is None or audited.attribution == "sampled_shapley" or not hasattr(model, "predict_proba"):
+        return False
+    try:
+        ours = audited.probability(audited.margin(audited.encode(audited.aligned(people)))).numpy()
+    except (EvenhandError, ValueError, TypeError, AttributeError):
+        return False  # it takes more than numbers
+    try:
+        theirs: NDArray[np.float64] = np.asarray(model.predict_proba(people), dtype=np.float64)
+    except Exception as error:  # scikit-learn trusts its attributes
+        raise InvalidInputError(f"The {name} is damaged: it cannot score people ({first_line(error)}).") from error
+    if theirs.shape != (_MADE_UP, 2) or not np.allclose(ours, theirs[:, 1], rtol=0, atol=_TOLERANCE):
+        raise InvalidInputError(
+            f"The {name} is damaged: scikit-learn scores {_MADE_UP} made-up people differently than its fitted "
+            "attributes do."
+        )
+    return True
+
+
+def _people(model: Any) -> pd.DataFrame | None:
+    """People with the columns that the model takes; None if it does not name them, or takes too many."""
+    rng = np.random.default_rng(0)
+    names = getattr(model, "feature_names_in_", range(int(getattr(model, "n_features_in_", 0))))
+    if not 0 < len(names) <= _MOST_COLUMNS:
+        return None
+    values = rng.normal(size=(_MADE_UP, len(names))) * rng.choice([0.1, 1.0, 30.0], size=(_MADE_UP, 1))
+    return pd.DataFrame(values, columns=names)

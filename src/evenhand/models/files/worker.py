@@ -8,18 +8,20 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from evenhand.arrays import Floats
+from evenhand.models.files.load import seconds_for
+from evenhand.models.trees.libraries import catboost_model, read_trees, sigmoid_of, takes_words, word_features
 from evenhand.system.processes import limit_resources
 
 _MISSING = 0.05  # share of values
 _MADE_UP = 512  # people
 _MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space, because a damaged length may ask for any size
-_SECONDS, _SECONDS_PER_MB = 30.0, 1.0  # to read a file; an undamaged model takes far less
 
 
 def main(kind: str, source: str, folder: str) -> None:
@@ -35,11 +37,6 @@ def main(kind: str, source: str, folder: str) -> None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         answer = {"error": (lines or [type(error).__name__])[0][:300], "type": type(error).__name__}
     (Path(folder) / "answer.json").write_text(json.dumps(answer))
-
-
-def seconds_for(path: Path) -> float:
-    """Computing time that the library may take to read the file."""
-    return _SECONDS + _SECONDS_PER_MB * path.stat().st_size / 2**20
 
 
 def _read_xgboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -66,8 +63,6 @@ def _read_xgboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def _read_lightgbm(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     import lightgbm
 
-    from evenhand.models.trees.libraries import sigmoid_of
-
     booster = lightgbm.Booster(model_file=source, params={"verbose": -1})
 
     def score(people: Floats) -> Floats:
@@ -77,8 +72,6 @@ def _read_lightgbm(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    from evenhand.models.trees.libraries import takes_words
-
     model = catboost_model(Path(source))
     if not takes_words(model):
         return _stored(model, lambda people: model.predict(people, prediction_type="RawFormulaVal", thread_count=1))
@@ -86,20 +79,9 @@ def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     return {}, {"takes_words": True}
 
 
-def catboost_model(path: Path) -> Any:
-    """The model of a CatBoost file, as the library reads it."""
-    import catboost
-
-    model = catboost.CatBoostClassifier()
-    model.load_model(str(path), format="json" if path.suffix.lower() == ".json" else "cbm")
-    return model
-
-
 def _score_anyone(model: Any) -> None:
     """Let a model with categories score made-up people, so that damage inside a file shows here."""
     import pandas as pd
-
-    from evenhand.models.trees.libraries import word_features
 
     rng = np.random.default_rng(0)
     words = word_features(model)
@@ -120,10 +102,6 @@ def _stored(
     score: Callable[[Floats], Floats],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A tree ensemble as plain arrays and plain values, with made-up people and the library's scores of them."""
-    from dataclasses import fields
-
-    from evenhand.models.trees import read_trees
-
     ensemble = read_trees(model)
     values = {field.name: getattr(ensemble, field.name) for field in fields(ensemble)}
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}

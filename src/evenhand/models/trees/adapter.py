@@ -1,9 +1,13 @@
-"""Tree ensembles: exact Shapley values by walking the trees."""
+"""Tree ensembles in the form of the audit: exact Shapley values by walking the trees.
+
+CatBoost models with categories and text are black boxes whose log-odds are known.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,11 +18,12 @@ from torch import Tensor
 
 from evenhand.attribution.shapley import Contributions
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.encoders.pipelines import NamedColumns, OneToOne
-from evenhand.models.protocol import EncodesTables
-from evenhand.models.shapley import ShapleyModel
-from evenhand.models.trees import TreeEnsemble, coded_matrix, coded_values, contributions, read_trees
+from evenhand.models.black_box import black_box_model
+from evenhand.models.encoders import NamedColumns, OneToOne
+from evenhand.models.protocol import EncodesTables, Output, ShapleyModel
+from evenhand.models.trees import TreeEnsemble, coded_matrix, coded_values, contributions, read_trees, tree_library
 from evenhand.models.trees.ensemble import levels
+from evenhand.models.trees.libraries import check_loss, takes_words, word_features
 from evenhand.models.trees.tree_shap import NumberedRows, distinct_margins, numbered_contributions
 
 
@@ -71,11 +76,6 @@ class RecodedColumns:
     def names(self) -> list[str]:
         """The table's columns."""
         return self.encoder.names
-
-    @property
-    def encoded_names(self) -> list[str]:
-        """Outputs of the steps."""
-        return self.encoder.encoded_names
 
     @property
     def join_matrix(self) -> NDArray[np.floating]:
@@ -203,3 +203,41 @@ def _comes_to_an_end(ensemble: TreeEnsemble) -> bool:
         if n_reached > len(ensemble.feature):
             return False
     return True
+
+
+def takes_categories(model: Any) -> bool:
+    """Whether `model` is a fitted CatBoost model with categories or text among its features."""
+    return tree_library(model) == "catboost" and getattr(model, "is_fitted", bool)() and takes_words(model)
+
+
+def catboost_black_box(
+    model: Any,
+    table: pd.DataFrame,
+    *,
+    output: Output | None = None,
+    n_permutations: int = 32,
+    random_state: int = 0,
+) -> ShapleyModel:
+    """A CatBoost model with categories in the form of the audit.
+
+    Raises
+    ------
+    InvalidInputError
+        If its loss is not logistic.
+    """
+    name = type(model).__name__
+    check_loss(str(model.get_all_params().get("loss_function", "unknown")).split(":")[0], name)
+    names = [str(feature) for feature in model.feature_names_]
+    if names == [str(j) for j in range(len(names))] and len(names) == table.shape[1]:
+        names = [str(column) for column in table.columns]  # fitted without names
+    wants_probability = output == "probability"
+    return black_box_model(
+        model if wants_probability else partial(model.predict, prediction_type="RawFormulaVal"),
+        output=output if wants_probability else "log-odds",
+        n_permutations=n_permutations,
+        random_state=random_state,
+        kind=f"CatBoost {name} of categories (black box)",
+        table=table,
+        names=names,
+        categorical=[names[j] for j in word_features(model)],
+    )

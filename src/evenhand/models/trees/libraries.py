@@ -1,4 +1,7 @@
-"""The library of a model's trees, and the reader for it."""
+"""Trees of LightGBM, scikit-learn, XGBoost and CatBoost, read into one form.
+
+The process that opens a file of trees imports this module, and does without torch.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,8 @@ from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.models.encoders.pipelines import fitted_names
-from evenhand.models.trees.ensemble import Tree, TreeEnsemble, flags_of, unrolled
-
-# LightGBM treats a value this close to zero as zero, and splits zero from negative values at exactly this distance.
-ZERO_REACH = float(np.float32(1e-35))
+from evenhand.models.encoders import fitted_names
+from evenhand.models.trees.ensemble import ZERO_REACH, Tree, TreeEnsemble, flags_of, unrolled
 
 _MOST_WAYS = 10_000
 
@@ -483,6 +483,15 @@ def _read_stored(stored: dict[str, Any], name: str, names: list[str]) -> TreeEns
         source=f"CatBoost {name} ({len(trees)} trees)",
         feature_names=None if names == [str(j) for j in range(len(names))] else names,
     )
+
+
+def catboost_model(path: Path) -> Any:
+    """The model of a CatBoost file, as the library reads it."""
+    import catboost
+
+    model = catboost.CatBoostClassifier()
+    model.load_model(str(path), format="json" if path.suffix.lower() == ".json" else "cbm")
+    return model
 
 
 def word_features(model: Any) -> list[int]:

@@ -1,8 +1,7 @@
 """Interventional Shapley values of a tree ensemble, with a separate baseline row for each person.
 
-Contributions of many people at a time: people with the same baseline go down each tree together.
-
-Worthwhile for trees of a few dozen leaves, as in boosting, where groups stay large.
+In trees of a few dozen leaves, as in boosting, people with the same baseline go down each tree together. In deeper
+trees, each would soon be alone, and goes down alone from the start.
 """
 
 from __future__ import annotations
@@ -134,10 +133,6 @@ class CodedTrees:
             kernel.runs_of_codes(self.nodes, self.answers, self.parent, self.code_start, first) for first in (0, 1)
         ]
         return tuple((_starts(sizes), steps) for sizes, steps in found)
-
-    def write_codes(self, rows: Floats, codes: NDArray[np.uint32]) -> None:
-        """Write the codes of rows that the ensemble has rounded to `codes`, of shape (n_features, n)."""
-        kernel_module("group_kernel").code_rows(self.cuts, self.cut_start, rows, codes)
 
 
 def order_shares(n: int) -> Floats:
@@ -349,10 +344,11 @@ class _Contexts:
 
 def _codes(ensemble: TreeEnsemble, rows: NDArray[Any], n_threads: int | None = 1) -> NDArray[np.uint32]:
     """Codes of rows, of shape (n_features, n)."""
-    trees, codes = coded_trees(ensemble), np.empty((ensemble.n_features, len(rows)), np.uint32)
+    kernel, trees = kernel_module("group_kernel"), coded_trees(ensemble)
+    codes = np.empty((ensemble.n_features, len(rows)), np.uint32)
 
     def write(part: slice) -> None:
-        trees.write_codes(ensemble.rounded(rows[part]), codes[:, part])
+        kernel.code_rows(trees.cuts, trees.cut_start, ensemble.rounded(rows[part]), codes[:, part])
 
     in_parallel(write, list(_parts(np.zeros(len(rows), np.int64), GROUP)), n_threads)
     return codes

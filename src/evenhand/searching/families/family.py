@@ -27,7 +27,7 @@ from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError, did_you_mean, first_line
 from evenhand.inputs.validation import check_columns, is_number_column, text_columns
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.encoders.pipelines import flat_steps
+from evenhand.models.encoders import flat_steps
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.sklearn import is_kind, unwrapped
 from evenhand.models.trees.ensemble import CATEGORY_SET, TreeEnsemble, levels

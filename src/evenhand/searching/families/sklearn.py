@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, OrdinalEncoder, StandardScaler
 
-from evenhand.models.encoders.pipelines import flat_steps
+from evenhand.models.encoders import flat_steps
 from evenhand.models.sklearn import binned_columns, is_kind, is_scorecard, unwrapped
 from evenhand.searching.families.family import (
     EstimatorFamily,

@@ -1,16 +1,21 @@
-"""The steps of a pipeline before its classifier, as an encoding of the table."""
+"""Encodings of a table of people as a model's input matrix.
+
+A pipeline's steps before its classifier, columns by name, and tables of categories as codes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from threading import Lock
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evenhand.arrays import Floats
 from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.inputs.validation import as_matrix, is_number_column, text_columns
 
@@ -27,11 +32,6 @@ class OneToOne:
     """An encoding whose inputs are the table's columns, one to one."""
 
     names: list[str]
-
-    @property
-    def encoded_names(self) -> list[str]:
-        """The same names."""
-        return self.names
 
     @property
     def join_matrix(self) -> NDArray[np.float64]:
@@ -157,10 +157,6 @@ def _parts(transformer: Any, n_inputs: int) -> list[tuple[Any, int]]:
     return parts
 
 
-def _one_to_one(transformer: Any, n_inputs: int) -> Sources:
-    return list(range(n_inputs))
-
-
 def _simple_imputer(transformer: Any, n_inputs: int) -> Sources:
     kept = list(range(n_inputs))
     if not transformer.keep_empty_features and transformer.strategy != "constant":
@@ -170,22 +166,6 @@ def _simple_imputer(transformer: Any, n_inputs: int) -> Sources:
     return [*kept, *flagged]
 
 
-def _missing_indicator(transformer: Any, n_inputs: int) -> Sources:
-    return [int(j) for j in transformer.features_]
-
-
-def _one_hot_encoder(transformer: Any, n_inputs: int) -> Sources:
-    return _repeated(transformer._n_features_outs)
-
-
-def _bins(transformer: Any, n_inputs: int) -> Sources:
-    return list(range(n_inputs)) if transformer.encode == "ordinal" else _repeated(transformer.n_bins_)
-
-
-def _splines(transformer: Any, n_inputs: int) -> Sources:
-    return _repeated([transformer.n_features_out_ // n_inputs] * n_inputs)
-
-
 def _selected(transformer: Any, n_inputs: int) -> Sources:
     return [int(j) for j in transformer.get_support(indices=True)]
 
@@ -193,10 +173,6 @@ def _selected(transformer: Any, n_inputs: int) -> Sources:
 def _function(transformer: Any, n_inputs: int) -> Sources | None:
     by_itself = transformer.func is None or isinstance(transformer.func, np.ufunc)
     return list(range(n_inputs)) if by_itself or transformer.feature_names_out == "one-to-one" else None
-
-
-def _target_encoder(transformer: Any, n_inputs: int) -> Sources | None:
-    return list(range(n_inputs)) if transformer.target_type_ != "multiclass" else None
 
 
 def _pipeline(transformer: Any, n_inputs: int) -> Sources | None:
@@ -265,19 +241,23 @@ _SKLEARN: dict[str, Reader] = {
             "RobustScaler",
             "StandardScaler",
         ),
-        _one_to_one,
+        lambda transformer, n_inputs: list(range(n_inputs)),
     ),
     "ColumnTransformer": _column_transformer,
     "FeatureUnion": _feature_union,
     "FunctionTransformer": _function,
-    "KBinsDiscretizer": _bins,
-    "MissingIndicator": _missing_indicator,
-    "OneHotEncoder": _one_hot_encoder,
+    "KBinsDiscretizer": lambda transformer, n_inputs: (
+        list(range(n_inputs)) if transformer.encode == "ordinal" else _repeated(transformer.n_bins_)
+    ),
+    "MissingIndicator": lambda transformer, n_inputs: [int(j) for j in transformer.features_],
+    "OneHotEncoder": lambda transformer, n_inputs: _repeated(transformer._n_features_outs),
     "Pipeline": _pipeline,
     "SelectorMixin": _selected,
     "SimpleImputer": _simple_imputer,
-    "SplineTransformer": _splines,
-    "TargetEncoder": _target_encoder,
+    "SplineTransformer": lambda transformer, n_inputs: _repeated([transformer.n_features_out_ // n_inputs] * n_inputs),
+    "TargetEncoder": lambda transformer, n_inputs: (
+        list(range(n_inputs)) if transformer.target_type_ != "multiclass" else None
+    ),
 }
 _READERS: dict[str, dict[str, Reader]] = {"sklearn": _SKLEARN, "optbinning": {"BinningProcess": _selected}}
 
@@ -307,25 +287,14 @@ class PipelineEncoder:
     >>> from sklearn.preprocessing import OneHotEncoder
     >>> table = pd.DataFrame({"home": ["rent", "own"], "guarantor": ["no", "yes"]})
     >>> encoder = pipeline_encoder(OneHotEncoder().fit(table), table)
-    >>> encoder.encoded_names
-    ['home: 1', 'home: 2', 'guarantor: 1', 'guarantor: 2']
+    >>> encoder.sources
+    (0, 0, 1, 1)
     """
 
     transformer: Any
     names: list[str]
     sources: tuple[int, ...]
     takes_names: bool
-
-    @cached_property
-    def encoded_names(self) -> list[str]:
-        """Outputs of the transformer, by the column they come from."""
-        counts = np.bincount(self.sources, minlength=len(self.names))
-        seen = dict.fromkeys(range(len(self.names)), 0)
-        encoded = []
-        for source in self.sources:
-            seen[source] += 1
-            encoded.append(self.names[source] + (f": {seen[source]}" if counts[source] > 1 else ""))
-        return encoded
 
     @cached_property
     def join_matrix(self) -> NDArray[np.float64]:
@@ -448,3 +417,182 @@ def _agreed(sources: list[int] | None, moves: NDArray[np.bool_]) -> list[int] | 
     elsewhere = moves.copy()
     elsewhere[np.arange(len(sources)), sources] = False
     return None if elsewhere.any() else sources
+
+
+# What pandas finds in a column of objects.
+_NUMBERS = ("integer", "floating", "mixed-integer-float", "decimal")
+_CATEGORIES = ("string", "boolean", "bytes", "empty")
+_MIXTURES = ("mixed", "mixed-integer")
+_PLAIN = (str, bytes, bool, int, float, np.generic)
+
+_MEETING = Lock()
+
+
+@dataclass(frozen=True, eq=False)
+class ValueCodes:
+    """The values of a column in the order of their codes.
+
+    A value that was not seen before, in a later batch or in a reference, gets the next code. Codes have no meaning
+    beyond their values, so no metric depends on which value was seen first.
+
+    Attributes
+    ----------
+    dtype
+        Type of the column.
+    values, places
+        The values, and the code of each.
+    """
+
+    dtype: Any
+    values: list[Any] = field(default_factory=list)
+    places: dict[Any, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, column: pd.Series[Any]) -> ValueCodes:
+        """The codes of a column: in the order of a pandas category's values, otherwise sorted."""
+        found = cls(column.dtype)
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            found.meet(column.dtype.categories.tolist())
+        else:
+            found.codes(column)
+        return found
+
+    def meet(self, values: Sequence[Any]) -> None:
+        """Assign codes to values that have none."""
+        with _MEETING:
+            for value in values:
+                if value not in self.places:
+                    self.places[value] = len(self.values)
+                    self.values.append(value)
+
+    def codes(self, column: pd.Series[Any]) -> Floats:
+        """The code of each value; NaN for a missing one."""
+        which, met = pd.factorize(column)
+        found = pd.Index(met).tolist()
+        self.meet(sorted(found, key=lambda value: (type(value).__name__, value)))
+        return np.asarray([*(self.places[value] for value in found), np.nan])[which]
+
+    def decoded(self, codes: Floats) -> Any:
+        """The values of codes, as an array of the column's type."""
+        is_missing = ~(codes < len(self.values))  # even if a column has no values
+        place = np.where(is_missing, -1, codes).astype(np.int64)
+        if isinstance(self.dtype, pd.CategoricalDtype):
+            known: pd.Index[Any] = self.dtype.categories
+            categories = known if len(known) == len(self.values) else pd.Index(list(self.values))
+            return pd.Categorical.from_codes(place, categories=categories, ordered=self.dtype.ordered)
+        if not isinstance(self.dtype, np.dtype):
+            return pd.Series(list(self.values), dtype=self.dtype).array.take(place, allow_fill=True)
+        stored = np.asarray([*self.values, np.nan], dtype=object)
+        # numpy's integers and booleans cannot be missing.
+        return pd.Series(stored[place], dtype=object if is_missing.any() else self.dtype)
+
+
+@dataclass(frozen=True, eq=False)
+class CodedTable(OneToOne):
+    """Columns of a table as numbers: a reversible encoding.
+
+    Attributes
+    ----------
+    names
+        Columns of the table.
+    columns
+        Codes of the values of each column; None for a column of numbers.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> table = pd.DataFrame({"income": [1.5, 2.0], "home": ["rent", "own"]})
+    >>> coded = CodedTable.of(table)
+    >>> coded.transform(table)
+    array([[1.5, 1. ],
+           [2. , 0. ]])
+    >>> coded.decoded(np.array([[1.75, 1.0]]))
+       income  home
+    0    1.75  rent
+    """
+
+    names: list[str]
+    columns: tuple[ValueCodes | None, ...]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame, categorical: Sequence[str] = ()) -> CodedTable:
+        """Learn the columns of a table.
+
+        Parameters
+        ----------
+        table
+            The people.
+        categorical
+            Columns that are categories even if they hold numbers.
+
+        Raises
+        ------
+        InvalidInputError
+            If a column holds neither numbers nor categories.
+        """
+        names = [str(name) for name in table.columns]
+        kinds = {name: "category" if name in categorical else _kind(table[name]) for name in names}
+        strange = {name: str(table[name].dtype) for name, kind in kinds.items() if kind == "other"}
+        if strange:
+            raise InvalidInputError(
+                f"The table has columns that are neither numbers nor categories (column: type): {strange}; turn them "
+                "into numbers, such as days since a date, or into text."
+            )
+        return cls(names, tuple(ValueCodes.of(table[n]) if kinds[n] == "category" else None for n in names))
+
+    @property
+    def categorical(self) -> tuple[int, ...]:
+        """Positions of the columns that are categories."""
+        return tuple(j for j, codes in enumerate(self.columns) if codes is not None)
+
+    def transform(self, table: pd.DataFrame) -> Floats:
+        """Numbers, and codes of all other values; NaN for what is missing.
+
+        Raises
+        ------
+        InvalidInputError
+            If a column that held numbers holds something else.
+        """
+        matrix = np.empty((len(table), len(self.names)))
+        for j, (name, codes) in enumerate(zip(self.names, self.columns, strict=True)):
+            column = table[name]
+            if codes is None and _kind(column) != "number":
+                raise InvalidInputError(
+                    f"The column {name!r} holds numbers for the audited people, but values of type {column.dtype} "
+                    "here; give it the same type."
+                )
+            matrix[:, j] = column.astype("float64").to_numpy(na_value=np.nan) if codes is None else codes.codes(column)
+        return matrix
+
+    def decoded(self, matrix: Floats) -> pd.DataFrame:
+        """Convert a matrix back to a table; numbers are float64, because a baseline holds means."""
+        columns = zip(self.names, self.columns, matrix.T, strict=True)
+        return pd.DataFrame(
+            {name: values if codes is None else codes.decoded(values) for name, codes, values in columns}
+        )
+
+
+def has_categories(table: pd.DataFrame) -> bool:
+    """Whether a table has columns that are not numbers; booleans count as the numbers 1 and 0."""
+    return bool(text_columns(table))
+
+
+def _kind(column: pd.Series[Any]) -> str:
+    """Whether a column holds a "number", a "category" or something "other"."""
+    if is_number_column(column):
+        return "other" if column.dtype.kind == "c" else "number"
+    if column.dtype == object:
+        inferred = pd.api.types.infer_dtype(column, skipna=True)
+        is_category = inferred in _CATEGORIES or (inferred in _MIXTURES and _is_plain(column))
+        return "number" if inferred in _NUMBERS else "category" if is_category else "other"
+    is_category = isinstance(column.dtype, pd.CategoricalDtype)
+    is_text = pd.api.types.is_string_dtype(column.dtype) or pd.api.types.is_bool_dtype(column.dtype)
+    return "category" if is_category or is_text else "other"
+
+
+def _is_plain(column: pd.Series[Any]) -> bool:
+    """Whether a column of objects holds only text, numbers or booleans."""
+    try:
+        return all(isinstance(value, _PLAIN) for value in column.dropna().unique())
+    except TypeError:  # lists and the like are not hashable
+        return False
