@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -26,6 +26,8 @@ from evenhand.inputs.validation import (
     category_text,
     check_columns,
 )
+
+T = TypeVar("T")
 
 MISSING = "(missing)"
 """The value for a missing one."""
@@ -92,55 +94,67 @@ class Columns:
         probabilities: Sequence[str] = (),
     ) -> Columns:
         """Check names against the existing columns; by default, features are all columns without a different role."""
-        if label:
-            (label,) = check_columns([label], available, "`label` (--label)")
-        probable = check_columns(probabilities, available, "--group-probabilities") if probabilities else []
-        groups = [] if probable else check_columns(group, available, "`group` (--group)")
-        dropped = check_columns(drop, available, "`drop` (--drop)") if drop else []
-        splits = check_columns(by, available, "`by` (--by)") if by else []
-        further = check_columns(outcomes, available, "`outcomes` (--outcomes)") if outcomes else []
-        asked = {"decisions": decisions, "ids": ids, "clusters": clusters, "sample_weight": sample_weight}
-        options = {"decisions": "decision", "ids": "id", "clusters": "clusters", "sample_weight": "sample-weight"}
+
+        def several(names: Sequence[str], what: str) -> tuple[str, ...]:
+            return tuple(check_columns(names, available, what)) if names else ()
+
+        def one(name: str | None, what: str) -> str | None:
+            return None if name is None else check_columns([name], available, what)[0]
+
+        label = one(label or None, "`label` (--label)") or ""
+        probabilities = several(probabilities, "--group-probabilities")
+        group = () if probabilities else tuple(check_columns(group, available, "`group` (--group)"))
+        drop = several(drop, "`drop` (--drop)")
+        by = several(by, "`by` (--by)")
+        outcomes = several(outcomes, "`outcomes` (--outcomes)")
         named = {
-            name: None if column is None else check_columns([column], available, f"`{name}` (--{options[name]})")[0]
-            for name, column in asked.items()
+            "decisions": one(decisions, "`decisions` (--decision)"),
+            "ids": one(ids, "`ids` (--id)"),
+            "clusters": one(clusters, "`clusters` (--clusters)"),
+            "sample_weight": one(sample_weight, "`sample_weight` (--sample-weight)"),
         }
-        hidden = {label, *named.values(), *dropped, *further, *(() if keep_group else (*groups, *probable))}
-        finances = check_columns(financial, available, "`financial_features`") if financial else []
-        _check_apart(finances, label, [*groups, *probable], dropped)
-        chosen = [c for c in available if c not in hidden] if features is None else features
-        features_ = check_columns(chosen, available, "The model")
+        of_group = (*group, *probabilities)
+        for name in several(financial, "`financial_features`"):
+            for part, names, why in (
+                ("is the label", (label,), "people are compared within one label anyway"),
+                ("is the group", of_group, "people of different groups would never be comparable"),
+                ("is removed by `drop` (--drop)", drop, "people are compared on inputs of the model"),
+            ):
+                if name in names:
+                    raise InvalidInputError(
+                        f"The financial feature {name!r} {part}: {why}. Remove it from `financial_features` "
+                        "(--financial)."
+                    )
+        if features is None:
+            hidden = {label, *named.values(), *drop, *outcomes, *(() if keep_group else of_group)}
+            features = [name for name in available if name not in hidden]
         return cls(
             label,
-            tuple(groups),
-            tuple(features_),
-            tuple(splits),
+            group,
+            tuple(check_columns(features, available, "The model")),
+            by,
             positive_label,
             drop_missing,
             favorable,
             **named,
-            outcomes=tuple(further),
-            probabilities=tuple(probable),
+            outcomes=outcomes,
+            probabilities=probabilities,
         )
 
     @property
     def needed(self) -> list[str]:
         """Every column that is read, once."""
-        parts = (self.features, self._label, self._of_group, self.by, self._named, self.outcomes)
-        return list(dict.fromkeys(name for part in parts for name in part))
+        return list(dict.fromkeys((*self.features, *self._required, *self.by, *self._further)))
 
     @property
-    def _label(self) -> list[str]:
-        return [self.label] if self.label else []
+    def _required(self) -> tuple[str, ...]:
+        """The columns of the label and the group, without which a row is of no use."""
+        return (*([self.label] if self.label else []), *self.group, *self.probabilities)
 
     @property
-    def _of_group(self) -> list[str]:
-        return [*self.group, *self.probabilities]
-
-    @property
-    def _named(self) -> list[str]:
-        columns = (self.decisions, self.ids, self.clusters, self.sample_weight)
-        return [column for column in columns if column is not None]
+    def _further(self) -> tuple[str, ...]:
+        single = (self.decisions, self.ids, self.clusters, self.sample_weight)
+        return (*(name for name in single if name is not None), *self.outcomes)
 
     def rows_of(self, table: pa.Table, where: str) -> Rows:
         """Labels, groups and features of a part of a file.
@@ -152,75 +166,58 @@ class Columns:
         """
         kept = np.arange(len(table))
         exclusions: dict[str, int] = {}
-        if self.drop_missing:
-            table, kept, exclusions = _without_missing(table, kept, [*self._label, *self._of_group])
-        if not len(table):
+        for name in self._required if self.drop_missing else ():
+            known = pc.is_valid(table.column(name)).to_numpy()
+            if not known.all():
+                exclusions[f"no value in {name!r}"] = int((~known).sum())
+                table, kept = table.filter(known), kept[known]
+        n = len(table)
+        if not n:
             return Rows(None, np.zeros(0, dtype=np.int64), None, {}, kept, exclusions)
+        by = {name: _texts(table.column(name)) for name in self.by}
+        names = list(dict.fromkeys((*self.features, *self._required, *self._further)))
+        frame = table.select(names).to_pandas(use_threads=False)
+
+        def read(name: str | None, check: Callable[[Any, int, str], T]) -> T | None:
+            return None if name is None else check(frame[name], n, name)
+
         try:
-            parts = (self.features, self._label, self._of_group, self._named, self.outcomes)
-            columns = list(dict.fromkeys(name for part in parts for name in part))
-            frame = table.select(columns).to_pandas(use_threads=False)
-            labels = np.ones(len(frame), dtype=np.int64)
-            if self.label:
-                labels = as_labels(self._labels(frame), len(frame), self.label, is_part=True)
-            probable = GroupProbabilities(frame[list(self.probabilities)]) if self.probabilities else None
-            groups = (
-                as_groups(frame[list(self.group)], len(frame), " & ".join(self.group), is_part=True)
-                if probable is None
-                else probable.likeliest
-            )
-            by = {name: _texts(table.column(name)) for name in self.by}
-            features = as_table(frame[list(self.features)]) if self.features else None
-            decided = (
-                None if self.decisions is None else as_decisions(frame[self.decisions], len(frame), self.decisions)
-            )
-            ids = None if self.ids is None else as_ids(frame[self.ids], len(frame), self.ids)
-            clusters = None if self.clusters is None else as_clusters(frame[self.clusters], len(frame), self.clusters)
-            further = frame[list(self.outcomes)] if self.outcomes else None
-            weight = self.sample_weight
-            weights = None if weight is None else as_weights(frame[weight], len(frame), weight)
-            table_of_groups = None if probable is None else probable.probabilities
+            labels = self._labels(frame)
+            if self.probabilities:
+                probable = GroupProbabilities(frame[list(self.probabilities)])
+                groups, probabilities = probable.likeliest, probable.probabilities
+            else:
+                groups = as_groups(frame[list(self.group)], n, " & ".join(self.group), is_part=True)
+                probabilities = None
             return Rows(
-                features,
+                as_table(frame[list(self.features)]) if self.features else None,
                 labels,
                 groups,
                 by,
                 kept,
                 exclusions,
-                decided,
-                ids,
-                clusters,
-                outcomes=further,
-                sample_weight=weights,
-                probabilities=table_of_groups,
+                read(self.decisions, as_decisions),
+                read(self.ids, as_ids),
+                read(self.clusters, as_clusters),
+                frame[list(self.outcomes)] if self.outcomes else None,
+                read(self.sample_weight, as_weights),
+                probabilities,
             )
         except (InvalidInputError, InvalidTypeError) as error:
             raise type(error)(f"{where}: {error}") from None
 
-    def _labels(self, frame: pd.DataFrame) -> pd.Series[Any]:
-        values = frame[self.label]
-        if self.positive_label is None:
-            return values
-        wanted = self.positive_label
+    def _labels(self, frame: pd.DataFrame) -> NDArray[np.int64]:
+        """Labels 0 and 1; 1 for everyone if there is no label."""
+        if not self.label:
+            return np.ones(len(frame), dtype=np.int64)
+        values, wanted = frame[self.label], self.positive_label
+        if wanted is None:
+            return as_labels(values, len(frame), self.label, is_part=True)
         if pd.api.types.is_bool_dtype(values.dtype):  # a file may write true, True or TRUE
             wanted = wanted.capitalize()
         is_favorable = values.astype(object).map(category_text, na_action="ignore").str.strip() == wanted
         label = ~is_favorable if self.favorable == "low" else is_favorable
-        return label.astype("int64").mask(values.isna())
-
-
-def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dropped: Sequence[str]) -> None:
-    """Reject financial features that are the label, the group, or dropped."""
-    for name in financial:
-        for part, names, what in (
-            ("is the label", [label], "people are compared within one label anyway"),
-            ("is the group", groups, "people of different groups would never be comparable"),
-            ("is removed by `drop` (--drop)", dropped, "people are compared on inputs of the model"),
-        ):
-            if name in names:
-                raise InvalidInputError(
-                    f"The financial feature {name!r} {part}: {what}. Remove it from `financial_features` (--financial)."
-                )
+        return as_labels(label.astype("int64").mask(values.isna()), len(frame), self.label, is_part=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -248,35 +245,20 @@ class Rows:
 
     def drawn(self, rows: NDArray[np.int64], why_not: str) -> Rows:
         """Keep some of the rows; the others are counted as left out, for the given reason."""
-        assert self.table is not None
+        drawn: dict[str, Any] = {}
+        for name, values in vars(self).items():
+            if isinstance(values, pd.DataFrame):
+                drawn[name] = values.iloc[rows].reset_index(drop=True)
+            elif isinstance(values, np.ndarray):
+                drawn[name] = values[rows]
         assert self.groups is not None
-        return Rows(
-            self.table.iloc[rows].reset_index(drop=True),
-            self.labels[rows],
-            Groups(self.groups.codes[rows], self.groups.names),
-            {name: values[rows] for name, values in self.by.items()},
-            self.kept[rows],
-            {**self.exclusions, why_not: len(self) - len(rows)},
-            None if self.decisions is None else self.decisions[rows],
-            None if self.ids is None else self.ids[rows],
-            None if self.clusters is None else self.clusters[rows],
-            None if self.outcomes is None else self.outcomes.iloc[rows].reset_index(drop=True),
-            None if self.sample_weight is None else self.sample_weight[rows],
-            None if self.probabilities is None else self.probabilities.iloc[rows].reset_index(drop=True),
+        return replace(
+            self,
+            **drawn,
+            groups=Groups(self.groups.codes[rows], self.groups.names),
+            by={name: values[rows] for name, values in self.by.items()},
+            exclusions={**self.exclusions, why_not: len(self) - len(rows)},
         )
-
-
-def _without_missing(
-    table: pa.Table, kept: NDArray[np.int64], columns: list[str]
-) -> tuple[pa.Table, NDArray[np.int64], dict[str, int]]:
-
-    exclusions = {}
-    for column in columns:
-        known = pc.is_valid(table.column(column)).to_numpy()
-        if not known.all():
-            exclusions[f"no value in {column!r}"] = int((~known).sum())
-            table, kept = table.filter(known), kept[known]
-    return table, kept, exclusions
 
 
 def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
@@ -285,5 +267,5 @@ def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
     if hasattr(encoded, "chunks"):
         encoded = encoded.chunk(0)
     names = np.asarray([str(value) for value in encoded.dictionary.to_pylist()] + [MISSING])
-    found: NDArray[np.str_] = names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
-    return found
+    texts: NDArray[np.str_] = names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
+    return texts

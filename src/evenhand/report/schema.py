@@ -33,14 +33,14 @@ def _checker() -> Any:
     """JSON Schema as files are held to it: numbers can be computed with, and keys of later versions are allowed."""
     from jsonschema import Draft202012Validator, validators  # here, because few commands read a file back
 
-    def is_usable(_: Any, value: Any, kinds: type | tuple[type, ...] = (int, float)) -> bool:
-        return isinstance(value, kinds) and not isinstance(value, bool) and abs(value) <= _LARGEST
+    def is_number(_: Any, value: Any) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST
 
     def additional(validator: Any, form: Any, value: Any, schema: Any) -> Any:
         of_draft = Draft202012Validator.VALIDATORS["additionalProperties"]
         return of_draft(validator, form, value, schema) if isinstance(form, dict) else ()
 
-    types = {"number": is_usable, "integer": lambda _, value: is_usable(_, value, int)}
+    types = {"number": is_number, "integer": lambda _, value: isinstance(value, int) and is_number(_, value)}
     return validators.extend(
         Draft202012Validator,
         {"additionalProperties": additional},

@@ -1,4 +1,4 @@
-"""Parquet files, folders of them, and Arrow (Feather) files."""
+"""Parquet files, folders of them, Arrow (Feather) files, and streams of record batches, stored as Parquet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -19,7 +19,15 @@ from pyarrow import ipc
 from evenhand.exceptions import DataFileError, InvalidTypeError
 from evenhand.inputs.fingerprints import hash_rows
 from evenhand.inputs.tables.columns import drift, kinds_of, usable_type
-from evenhand.inputs.tables.raw import DataFile, LocalFile, check_names, fingerprint_files, reading
+from evenhand.inputs.tables.raw import (
+    DataFile,
+    LocalFile,
+    LocalTable,
+    RawTable,
+    check_names,
+    fingerprint_files,
+    reading,
+)
 from evenhand.system.files import PrivateFolder, write_atomically
 from evenhand.system.threads import in_order
 
@@ -160,8 +168,8 @@ class ParquetFile:
 
 
 @dataclass(frozen=True)
-class ParquetFiles:
-    """Parquet files with the same columns: a `RawTable`.
+class ParquetFiles(RawTable):
+    """Parquet files with the same columns.
 
     Attributes
     ----------
@@ -182,8 +190,6 @@ class ParquetFiles:
     schema: pa.Schema
     version: str = ""
     content: str = ""
-    is_declared = True
-    notes: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of(cls, name: str, files: Sequence[DataFile], paths: Sequence[str]) -> ParquetFiles:
@@ -233,13 +239,7 @@ class ParquetFiles:
         paths = parquet_below(found, file.name)
         return cls.of(file.name, [LocalFile.at(found[path]) for path in paths], paths)
 
-    @property
-    def where(self) -> str:
-        """Name of the table, for messages."""
-        return repr(self.name)
-
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of all rows."""
         for file in self.files:
             with reading(repr(file.name)):
                 yield from file.pieces(columns)
@@ -249,50 +249,26 @@ class ParquetFiles:
         return self.content or fingerprint_files(part.file for part in self.files)
 
 
-@dataclass(frozen=True)
-class ArrowFile:
-    """An Arrow file, also called Feather: a `RawTable`."""
+class ArrowFile(LocalTable):
+    """An Arrow file, also called Feather.
 
-    file: LocalFile
-    schema: pa.Schema
-    is_declared = True
-    version = ""
-    notes: ClassVar[tuple[str, ...]] = ()
+    Raises
+    ------
+    DataFileError
+        If it cannot be read.
+    """
 
-    @classmethod
-    def at(cls, file: LocalFile) -> ArrowFile:
-        """The file at a path.
-
-        Raises
-        ------
-        DataFileError
-            If it cannot be read.
-        """
-        with reading(file.where), file.open() as source:
-            schema = ipc.open_file(source).schema
-        check_names(schema.names, file.name)
-        return cls(file, schema)
-
-    @property
-    def name(self) -> str:
-        """Name shown to users."""
-        return self.file.name
-
-    @property
-    def where(self) -> str:
-        """Name of the file, for messages."""
-        return self.file.where
+    def __init__(self, file: LocalFile) -> None:
+        super().__init__(file)
+        with reading(self.where), file.open() as source:
+            self.schema = ipc.open_file(source).schema
+        check_names(self.schema.names, self.name)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of all rows."""
         with reading(self.where), self.file.open() as source:
             file = ipc.open_file(source)
             for place in range(file.num_record_batches):
                 yield pa.Table.from_batches([file.get_batch(place)]).select(list(columns))
-
-    def fingerprint(self) -> str:
-        """SHA-256 of the file."""
-        return fingerprint_files([self.file])
 
 
 def parquet_below(paths: Iterable[str], name: str) -> list[str]:

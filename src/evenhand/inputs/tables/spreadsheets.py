@@ -1,10 +1,10 @@
-"""Sheets of Excel and OpenDocument workbooks."""
+"""Sheets of Excel and OpenDocument workbooks, and files of SAS, Stata and SPSS."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from evenhand.exceptions import DataFileError, did_you_mean
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables.columns import is_text, texts_where
-from evenhand.inputs.tables.raw import LocalFile, check_names, fingerprint_files, header_row, named, reading
+from evenhand.inputs.tables.raw import LocalFile, LocalTable, check_names, header_row, named, reading
 from evenhand.system.libraries import optional_module
 
 _EXACT = 2.0**53
 
 
-class Workbook:
-    """A sheet of a workbook: a `RawTable`.
+class Workbook(LocalTable):
+    """A sheet of a workbook.
 
     A column whose cells have several types is text, in which numbers are then recognized as in a CSV file.
 
@@ -37,10 +37,9 @@ class Workbook:
     """
 
     is_declared = False
-    version = ""
 
     def __init__(self, file: LocalFile, options: ReadOptions) -> None:
-        self.file = file
+        super().__init__(file)
         calamine = optional_module("python_calamine", "An Excel workbook", "python-calamine", "readers")
         with reading(self.where):
             book = calamine.CalamineWorkbook.from_path(str(file.path))
@@ -66,20 +65,6 @@ class Workbook:
             [f"{self.where}: the row {title!r} above the header was not read." for title in titles]
             + [f"{self.where}: {n_empty:,} empty rows were not read."] * (n_empty > 0)
         )
-
-    @property
-    def where(self) -> str:
-        """Name of the file, for messages."""
-        return self.file.where
-
-    @property
-    def name(self) -> str:
-        """Name shown to users."""
-        return self.file.name
-
-    def fingerprint(self) -> str:
-        """SHA-256 of the file."""
-        return fingerprint_files([self.file])
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows, which are in memory: a sheet has at most a million."""
@@ -152,8 +137,8 @@ READERS = {
 _ROWS = 1 << 17
 
 
-class StatisticsFile:
-    """A SAS, Stata or SPSS file: a `RawTable`. Values are codes, not labels; an empty text is missing.
+class StatisticsFile(LocalTable):
+    """A SAS, Stata or SPSS file. Values are codes, not labels; an empty text is missing.
 
     Parameters
     ----------
@@ -166,30 +151,12 @@ class StatisticsFile:
         If it cannot be read.
     """
 
-    is_declared = True
-    version = ""
-    notes: ClassVar[tuple[str, ...]] = ()
-
     def __init__(self, file: LocalFile) -> None:
-        self.file = file
+        super().__init__(file)
         pyreadstat = optional_module("pyreadstat", f"A {file.path.suffix} file", "pyreadstat", "readers")
         self._reader = getattr(pyreadstat, READERS[file.path.suffix.lower()])
         self.schema = self._read(0, 1).schema
         check_names(self.schema.names, file.name)
-
-    @property
-    def where(self) -> str:
-        """Name of the file, for messages."""
-        return self.file.where
-
-    @property
-    def name(self) -> str:
-        """Name shown to users."""
-        return self.file.name
-
-    def fingerprint(self) -> str:
-        """SHA-256 of the file."""
-        return fingerprint_files([self.file])
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows."""
@@ -208,8 +175,9 @@ class StatisticsFile:
             )
             table = pa.Table.from_pandas(frame, preserve_index=False)
             table = table if columns is None else table.select(list(columns))
-            return pa.table({name: _without_blanks(table.column(name)) for name in table.column_names})
-
-
-def _without_blanks(column: Any) -> Any:
-    return texts_where(pc.not_equal(column, ""), column) if is_text(column.type) else column
+            return pa.table(
+                {
+                    name: texts_where(pc.not_equal(column, ""), column) if is_text(column.type) else column
+                    for name, column in zip(table.column_names, table.columns, strict=True)
+                }
+            )
