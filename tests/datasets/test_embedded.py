@@ -10,8 +10,7 @@ import pandas as pd
 import pytest
 
 from evenhand.datasets import load_adult, load_german, load_taiwan
-from evenhand.datasets.dataset import read_embedded
-from evenhand.datasets.embedded import GERMAN_CODES, TAIWAN_CODES
+from evenhand.datasets.dataset import GERMAN_CODES, TAIWAN_CODES, read_embedded
 from evenhand.exceptions import InvalidInputError
 
 EMBED = Path(__file__).parents[2] / "tools" / "embed_datasets.py"
