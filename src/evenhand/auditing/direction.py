@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evenhand.auditing.options import Favorable
 from evenhand.auditing.people import People
 from evenhand.exceptions import InvalidInputError, warn_caller
-from evenhand.inputs.checking.signs import names_a_bad_outcome
+from evenhand.inputs.checking import names_a_bad_outcome
 from evenhand.inputs.validation import is_number_column
 from evenhand.metrics.estimate import Estimate
 from evenhand.metrics.roc import auc_interval

@@ -17,7 +17,7 @@ from evenhand.auditing.direction import notes_on_label
 from evenhand.auditing.options import AuditOptions, AuditSettings, GivenOptions, RoleOptions, StreamOptions
 from evenhand.cli.options import AuditPlan, TablePlan, opened_table
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.checking.columns import without_unfit
+from evenhand.inputs.checking import without_unfit
 from evenhand.inputs.given import GivenColumns, attribution_columns, rows_by_id, rows_in_order
 from evenhand.inputs.group_probabilities import GroupProbabilities
 from evenhand.inputs.read_options import ReadOptions
