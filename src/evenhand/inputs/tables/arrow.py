@@ -157,14 +157,14 @@ class ParquetFile:
 
     def _with_partition(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
         """Columns of a part of the file; columns it does not hold come from the names of its folders."""
-        found = {}
-        for name in columns:
+
+        def column(name: str) -> pa.ChunkedArray:
             if name in table.column_names:
-                found[name] = table.column(name)
-            else:
-                value = pa.scalar(self.values.get(name), self.partition.field(name).type)
-                found[name] = pa.chunked_array([pa.repeat(value, len(table))])
-        return pa.table(found)
+                return table.column(name)
+            value = pa.scalar(self.values.get(name), self.partition.field(name).type)
+            return pa.chunked_array([pa.repeat(value, len(table))])
+
+        return pa.table({name: column(name) for name in columns})
 
 
 @dataclass(frozen=True)
@@ -279,20 +279,16 @@ def parquet_below(paths: Iterable[str], name: str) -> list[str]:
     DataFileError
         If there are none.
     """
-    found = sorted((path for path in paths if _is_data(path)), key=lambda path: path.split("/"))
-    if not found:
+
+    def is_data(path: str) -> bool:
+        *folders, file = path.split("/")
+        is_hidden = any(folder.startswith(_NOT_DATA) and "=" not in folder for folder in folders)
+        return path.endswith(".parquet") and not is_hidden and not file.startswith(_NOT_DATA)
+
+    kept = sorted(filter(is_data, paths), key=lambda path: path.split("/"))
+    if not kept:
         raise DataFileError(f"The folder {name!r} has no Parquet files.")
-    return found
-
-
-def _is_data(path: str) -> bool:
-    """Whether a file is data: neither its name nor that of a folder begins with a dot or an underscore."""
-    parts = path.split("/")
-    return (
-        path.endswith(".parquet")
-        and not any(part.startswith(_NOT_DATA) and "=" not in part for part in parts[:-1])
-        and not parts[-1].startswith(_NOT_DATA)
-    )
+    return kept
 
 
 @dataclass(frozen=True)
@@ -362,18 +358,18 @@ def written_down(table: StreamedTable, folder: Path | None = None) -> ParquetFil
     private = PrivateFolder()
     place = private.path if folder is None else folder
     content = hashlib.sha256(table.identity.encode()).hexdigest() if table.identity else ""
-    if not content or not _file_in(place, content).exists():
+
+    def path() -> Path:
+        return place / f"rows-{content[:16]}.parquet"
+
+    if not content or not path().exists():
         unnamed = place / "rows.parquet"
         with reading(repr(table.name)), write_atomically(unnamed) as temporary:
-            found = _write(table, temporary)
-        content = content or found
-        unnamed.replace(_file_in(place, content))
-    file = LocalFile(_file_in(place, content), table.name, private if folder is None else None)
+            digest = _write(table, temporary)
+        content = content or digest
+        unnamed.replace(path())
+    file = LocalFile(path(), table.name, private if folder is None else None)
     return replace(ParquetFiles.of(table.name, [file], [file.path.name]), version=table.version, content=content)
-
-
-def _file_in(folder: Path, content: str) -> Path:
-    return folder / f"rows-{content[:16]}.parquet"
 
 
 def _write(table: StreamedTable, out: Path) -> str:

@@ -78,8 +78,8 @@ def _chosen_sheet(book: Any, wanted: str | None, where: str) -> tuple[str, list[
         if wanted not in names:
             raise DataFileError(f"{where} has no sheet {wanted!r}.{did_you_mean(wanted, names)}")
         names = [wanted]
-    found = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in names}
-    filled = {name: rows for name, rows in found.items() if any(cell != "" for row in rows for cell in row)}
+    sheets = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in names}
+    filled = {name: rows for name, rows in sheets.items() if any(cell != "" for row in rows for cell in row)}
     if not filled:
         raise DataFileError(f"{where} is empty.")
     if len(filled) > 1:
@@ -108,14 +108,10 @@ def column_of_cells(cells: Sequence[Any]) -> pa.Array:
     if kinds == {dt.date}:
         return pa.array(values, pa.date32())
     if kinds <= {dt.date, dt.datetime}:
-        return pa.array([_moment(value) for value in values], pa.timestamp("us"))
+        midnight = dt.time()
+        moments = [dt.datetime.combine(v, midnight) if type(v) is dt.date else v for v in values]
+        return pa.array(moments, pa.timestamp("us"))
     return pa.array([None if value is None else _text(value) for value in values], pa.string())
-
-
-def _moment(value: dt.date | None) -> dt.datetime | None:
-    if value is None or isinstance(value, dt.datetime):
-        return value
-    return dt.datetime(value.year, value.month, value.day)
 
 
 def _text(cell: Any) -> str:
