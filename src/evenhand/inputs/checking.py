@@ -145,31 +145,12 @@ def may_be_known_after(name: str) -> bool:
     return _MAY_BE_AFTER.search("_".join(words_of(name))) is not None
 
 
-SignKind: TypeAlias = Literal[
-    "saved index",
-    "id",
-    "date",
-    "text number",
-    "sentinel",
-    "free text",
-    "constant",
-    "almost constant",
-    "mostly missing",
-    "known after the decision",
-    "leaks the label",
-    "predicts the group",
-]
 Severity: TypeAlias = Literal["refuse", "warn", "note"]
 
 UNFIT = frozenset({"saved index", "id", "date"})
 """What is not an input of a model unless the user says so."""
 
-_SEVERITIES: dict[str, Severity] = {
-    **dict.fromkeys(UNFIT, "refuse"),
-    "constant": "note",
-    "almost constant": "note",
-    "mostly missing": "note",
-}
+_NOTED = ("constant", "almost constant", "mostly missing")
 
 ADVICE: dict[str, str] = {
     "saved index": "it is not an input; leave it out",
@@ -185,7 +166,7 @@ ADVICE: dict[str, str] = {
     "leaks the label": "check when it is recorded",
     "predicts the group": "a model can infer the group from it",
 }
-"""What to do about each kind of sign."""
+"""The kinds of signs, and what to do about each."""
 
 _FEW_ROWS = 20  # with fewer rows, distinct values mean nothing
 _NEARLY_ALL = 0.95
@@ -217,13 +198,13 @@ _NO_VALUE = re.compile(r"77|88|(\d)\1{2,}|9+[6789]")
 class Sign:
     """Something suspicious: its kind, and a clause that follows the name of the column."""
 
-    kind: SignKind
+    kind: str
     clause: str
 
     @property
     def severity(self) -> Severity:
         """What an audit does about it: leave the column out or reject it, warn, or mention it."""
-        return _SEVERITIES.get(self.kind, "warn")
+        return "refuse" if self.kind in UNFIT else "note" if self.kind in _NOTED else "warn"
 
     def sentence(self, name: str) -> str:
         """A sentence on the sign of a column, with what to do about it."""

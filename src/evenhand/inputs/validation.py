@@ -188,10 +188,10 @@ def alike_names(names: Iterable[str]) -> list[tuple[str, ...]]:
     >>> alike_names(["Black", "Asian", "Black ", "BLACK"])
     [('Black', 'Black ', 'BLACK')]
     """
-    found: dict[str, list[str]] = {}
+    alike: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
-        found.setdefault(plain_name(name), []).append(name)
-    return [tuple(members) for members in found.values() if len(members) > 1]
+        alike.setdefault(plain_name(name), []).append(name)
+    return [tuple(members) for members in alike.values() if len(members) > 1]
 
 
 MOST_GROUPS = 50
@@ -534,12 +534,9 @@ def as_weights(sample_weight: Any, n: int, name: str = "sample_weight") -> NDArr
             "of the weights."
         )
     weights = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    found = {
-        "missing": np.isnan(weights),
-        "infinite": np.isinf(weights),
-        "negative": (weights < 0) & np.isfinite(weights),
-    }
-    bad = [f"{int(rows.sum())} {what}" for what, rows in found.items() if rows.any()]
+    is_negative = (weights < 0) & np.isfinite(weights)
+    faults = {"missing": np.isnan(weights), "infinite": np.isinf(weights), "negative": is_negative}
+    bad = [f"{int(rows.sum())} {what}" for what, rows in faults.items() if rows.any()]
     if bad:
         raise InvalidInputError(
             f"`{name}` must be 0 or more people per row, got {' and '.join(bad)} values; drop or correct those rows."

@@ -12,7 +12,6 @@ import csv
 import gzip
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain, islice
 from typing import IO, Any
 
@@ -178,26 +177,16 @@ class CsvFile(LocalTable):
 
     def _rows(self, *after: str) -> Iterator[tuple[int, list[str]]]:
         """Line number and cells of each row, slowly, and then of the remaining lines."""
-        with (
-            self._open() as file,
-            io.TextIOWrapper(io.BufferedReader(file), "utf-8", newline="") as text,
-            _cells_of_any_length(),
-        ):
-            reader = csv.reader(chain(text, after), delimiter=self.separator)
-            line = 1
-            for row in reader:
-                yield line, row
-                line = reader.line_num + 1
-
-
-@contextmanager
-def _cells_of_any_length() -> Iterator[None]:
-    """Let the standard library's parser read cells as long as a block."""
-    before = csv.field_size_limit(2 * _BLOCK)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
+        before = csv.field_size_limit(2 * _BLOCK)
+        try:
+            with self._open() as file, io.TextIOWrapper(io.BufferedReader(file), "utf-8", newline="") as text:
+                reader = csv.reader(chain(text, after), delimiter=self.separator)
+                line = 1
+                for row in reader:
+                    yield line, row
+                    line = reader.line_num + 1
+        finally:
+            csv.field_size_limit(before)
 
 
 class _Utf8(io.RawIOBase):
@@ -265,7 +254,7 @@ def _sniffed(head: str, where: str) -> tuple[str, list[list[str]], list[int]]:
     The separator must occur in the header and make most rows as wide as the header. If several qualify, it is the one
     with the header higher up, then the most frequent one.
     """
-    found = []
+    candidates = []
     for separator in _SEPARATORS:
         rows, lines = [], []
         reader = csv.reader(io.StringIO(head, newline=""), delimiter=separator)
@@ -279,10 +268,10 @@ def _sniffed(head: str, where: str) -> tuple[str, list[list[str]], list[int]]:
         if any(cell.strip() for row in rows[place : place + 1] for cell in row):
             width, below = len(rows[place]), [row for row in rows[place + 1 :] if row]
             is_even = 2 * sum(len(row) == width for row in below) >= len(below)
-            found.append(((width > 1, is_even, -place, width), (separator, rows, lines)))
-    if not found:
+            candidates.append(((width > 1, is_even, -place, width), (separator, rows, lines)))
+    if not candidates:
         raise DataFileError(f"{where} is empty.")
-    return max(found, key=lambda one: one[0])[1]
+    return max(candidates, key=lambda one: one[0])[1]
 
 
 def _skip_line(file: io.BufferedReader[Any]) -> None:
