@@ -12,7 +12,7 @@ import torch
 
 import evenhand as eh
 from evenhand.auditing.summary import SCHEMA, pair_distributions
-from evenhand.report.schema import first_fault, load_schema
+from evenhand.report.schema import load_schema
 
 
 def audited(n_groups=2, *, evidence=True, by=False, max_distance=None, n=150):
@@ -186,41 +186,3 @@ def test_nan_is_never_written(with_evidence, tmp_path):
             yield value
 
     assert all(math.isfinite(number) for number in numbers(written(with_evidence, tmp_path)))
-
-
-@pytest.mark.parametrize(
-    ("path", "value", "fault"),
-    [
-        (("data", "n_people"), "x", "data.n_people must be integer, got 'x'"),
-        (
-            ("data", "n_people"),
-            10**400,
-            "data.n_people must be a number that can be computed with, got an integer of hundreds of",
-        ),
-        (("cec", "mean"), float("inf"), "cec.mean must be a number that can be computed with, got inf"),
-        (("cec", "mean"), [], "cec.mean must be number"),
-        (("cec",), None, "cec must be object, got None"),
-        (("later",), {"a": 1}, ""),
-    ],
-)
-def test_a_fault_names_its_place(with_evidence, tmp_path, path, value, fault):
-    document = written(with_evidence, tmp_path)
-    assert first_fault(document, load_schema()) == ""
-    *parents, last = path
-    at(document, parents)[last] = value
-    found = first_fault(document, load_schema())
-    assert found.startswith(fault)
-    assert bool(found) == bool(fault)
-
-
-def test_a_missing_key_is_named(with_evidence, tmp_path):
-    document = written(with_evidence, tmp_path)
-    del document["cec"]["mean"]
-    assert first_fault(document, load_schema()) == "cec.mean is missing"
-
-
-@pytest.mark.parametrize("number", [10**400, float("inf"), float("nan")])
-def test_numbers_that_cannot_be_computed_with_are_faults(number):
-    assert "a number that can be computed with" in first_fault(
-        {"mean": number}, {"properties": {"mean": {"type": "number"}}}
-    )

@@ -58,8 +58,10 @@ def first_fault(value: Any, schema: Mapping[str, Any]) -> str:
     ''
     >>> first_fault({"mean": "x"}, schema)
     "mean must be number or null, got 'x'"
-    >>> first_fault({}, schema)
-    'mean is missing'
+    >>> first_fault({"mean": float("inf")}, schema)
+    'mean must be a number that can be computed with, got inf'
+    >>> first_fault({"groups": [{}]}, {"properties": {"groups": {"items": schema}}})
+    'groups[0].mean is missing'
     """
     from jsonschema.exceptions import best_match
 
