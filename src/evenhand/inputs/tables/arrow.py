@@ -60,26 +60,24 @@ def partition_values(paths: Sequence[str], where: str) -> tuple[pa.Schema, tuple
     """
     folders = [[part for part in path.split("/")[:-1] if "=" in part] for path in paths]
     names = [tuple(part.partition("=")[0] for part in parts) for parts in folders]
-    other = next((place for place, found in enumerate(names) if found != names[0]), None)
+    other = next((place for place, columns in enumerate(names) if columns != names[0]), None)
     if other is not None:
         raise DataFileError(
             f"{where} has files in folders that name different columns: {paths[0]!r} {list(names[0])}, "
             f"{paths[other]!r} {list(names[other])}; all files must be in folders with the same names."
         )
-    as_text = _read(folders, pa.schema([(name, pa.string()) for name in (names[0] if names else ())]))
-    schema = pa.schema([(name, _type([found.get(name) for found in as_text])) for name in (names[0] if names else ())])
-    return schema, tuple(_read(folders, schema))
 
+    def values_as(kinds: Mapping[str, pa.DataType]) -> tuple[Mapping[str, object], ...]:
+        hive = ds.HivePartitioning(pa.schema(list(kinds.items())))
+        return tuple(ds.get_partition_keys(hive.parse("/".join([*parts, ""]))) for parts in folders)
 
-def _read(folders: Sequence[Sequence[str]], schema: pa.Schema) -> list[Mapping[str, object]]:
-    hive = ds.HivePartitioning(schema)
-    return [ds.get_partition_keys(hive.parse("/".join([*parts, ""]))) for parts in folders]
-
-
-def _type(values: Sequence[object]) -> pa.DataType:
-    """The type of values that were read as text."""
-    given = [str(value) for value in values if value is not None]
-    return pa.int64() if given and all(map(_WHOLE.fullmatch, given)) else pa.string()
+    kinds = dict.fromkeys(names[0] if names else (), pa.string())
+    texts = values_as(kinds)
+    for name in kinds:
+        given = [str(values[name]) for values in texts if values.get(name) is not None]
+        if given and all(map(_WHOLE.fullmatch, given)):
+            kinds[name] = pa.int64()
+    return pa.schema(list(kinds.items())), values_as(kinds)
 
 
 _ROWS = 1 << 17
@@ -210,11 +208,11 @@ class ParquetFiles(RawTable):
             If a file cannot be read, or its columns differ from those of the first.
         """
         partition, values = partition_values(paths, repr(name))
-        parts = [ParquetFile(file, partition, found) for file, found in zip(files, values, strict=True)]
+        parts = [ParquetFile(file, partition, of_file) for file, of_file in zip(files, values, strict=True)]
         n_threads = 1 if all(file.is_near for file in files) else _REQUESTS
-        found = list(in_order(ParquetFile.looked_at, parts, n_threads))
-        first, expected = found[0]
-        for part, schema in found:
+        opened = list(in_order(ParquetFile.looked_at, parts, n_threads))
+        first, expected = opened[0]
+        for part, schema in opened:
             check_names(schema.names, part.name)
             differences = drift(kinds_of(expected), kinds_of(schema))
             if differences:
@@ -222,7 +220,7 @@ class ParquetFiles(RawTable):
                     f"{part.name!r} has different columns from {first.name!r}: {differences}; all files must have "
                     "the same columns."
                 )
-        return cls(name, tuple(part for part, _ in found), expected)
+        return cls(name, tuple(part for part, _ in opened), expected)
 
     @classmethod
     def at(cls, file: LocalFile) -> ParquetFiles:
@@ -235,9 +233,9 @@ class ParquetFiles(RawTable):
         """
         if not file.path.is_dir():
             return cls.of(file.name, [file], [file.path.name])
-        found = {path.relative_to(file.path).as_posix(): path for path in file.path.rglob("*.parquet")}
-        paths = parquet_below(found, file.name)
-        return cls.of(file.name, [LocalFile.at(found[path]) for path in paths], paths)
+        below = (path.relative_to(file.path).as_posix() for path in file.path.rglob("*.parquet"))
+        paths = parquet_below(below, file.name)
+        return cls.of(file.name, [LocalFile.at(file.path / path) for path in paths], paths)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         for file in self.files:
