@@ -1,3 +1,5 @@
+"""What users pass in: checked, aligned by the index of pandas, and named in messages."""
+
 from dataclasses import dataclass
 from typing import Any
 
@@ -5,10 +7,23 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+import torch
 
+import evenhand as eh
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.validation import as_groups, as_labels, as_matrix, as_table, check_columns, moved_keywords
+from evenhand.inputs.validation import (
+    MOST_GROUPS,
+    alike_names,
+    as_groups,
+    as_labels,
+    as_matrix,
+    as_table,
+    check_columns,
+    in_row_order,
+    moved_keywords,
+)
 
 FRAME = {"income": [1.0, 2.5, 3.0], "job": ["a", "b", "a"]}
 
@@ -187,3 +202,164 @@ def test_keywords_that_moved_are_checked():
         moved_keywords("eh.cook", {"minutes": 5}, Cooking(minutes=3), Cooking, "how")
     with pytest.raises(TypeError, match=r"`options` of eh.cook must be Cooking\(...\), got dict"):
         moved_keywords("eh.cook", {}, {"minutes": 5}, Cooking)
+
+
+@pytest.fixture(scope="module")
+def people():
+    data = eh.load_dataset("synthetic", n=200)
+    X = data.X.set_axis([f"p{k}" for k in range(200)])
+    return (
+        X,
+        pd.Series(np.asarray(data.y), X.index),
+        pd.Series(np.asarray(data.group), X.index),
+        data.financial_features,
+    )
+
+
+@pytest.fixture(scope="module")
+def model():
+    torch.manual_seed(0)
+    return torch.nn.Linear(20, 1)
+
+
+def audit(model, X, y, group, financial, **options):
+    found = eh.audit(model, X, y, sensitive_features=group, financial_features=financial, evidence=False, **options)
+    return found.to_dict()
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_every_column_of_an_audit_is_put_in_the_order_of_the_table(people, model):
+    X, y, group, financial = people
+    by = pd.DataFrame({"product": np.resize(["a", "b"], 200)}, X.index)
+    order = np.random.default_rng(0).permutation(200)
+    reference = (X, y, group)
+    expected = audit(model, X, y, group, financial, reference=reference, by=by)
+    shuffled = audit(
+        model,
+        X,
+        y.iloc[order],
+        group.iloc[order],
+        financial,
+        reference=(X, y.iloc[order], group.iloc[order]),
+        by=by.iloc[order],
+    )
+    for part in ("cec", "regimes", "outcome", "by", "score_gap"):
+        assert repr(shuffled.get(part)) == repr(expected.get(part))
+
+
+@pytest.mark.parametrize("name", ["y", "group"])
+def test_other_people_are_refused(people, model, name):
+    X, y, group, financial = people
+    given = {"y": y, "group": group}
+    given[name] = given[name].reset_index(drop=True)
+    with pytest.raises(
+        InvalidInputError, match=r"and `X` have different indexes: 200 of 200 rows of `X` are not in it, such as"
+    ):
+        audit(model, X, given["y"], given["group"], financial)
+
+
+def test_labels_that_come_twice_tell_no_order():
+    X = pd.DataFrame({"a": [1, 2, 3]}, index=[0, 0, 1])
+    assert in_row_order(pd.Series([1, 2, 3], [0, 0, 1]), X, "y").tolist() == [1, 2, 3]
+    with pytest.raises(InvalidInputError, match=r"are repeated, .* pass `y\.to_numpy\(\)`"):
+        in_row_order(pd.Series([1, 2, 3], [1, 0, 0]), X, "y")
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_what_has_no_index_is_taken_by_place(people, model):
+    X, y, group, financial = people
+    expected = audit(model, X, y, group, financial)
+    arrow, polars = pa.Table.from_pandas(X, preserve_index=False), pl.DataFrame(X.to_dict("list"))
+    for table, convert in ((arrow, pa.array), (polars, pl.Series), (arrow.to_batches()[0], list), (X, np.asarray)):
+        found = audit(model, table, convert(y.to_list()), convert(group.to_list()), financial)
+        assert found["cec"] == expected["cec"]
+    found = audit(model, polars, pa.chunked_array([y.to_list()]), {"sex": pa.array(group.to_list())}, financial)
+    assert found["cec"] == expected["cec"]
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_training_and_matching_align_too(people):
+    X, y, group, financial = people
+    order = np.random.default_rng(1).permutation(200)
+    settings = {"financial_features": financial, "epochs": 2, "random_state": 0}
+    weight = pd.Series(np.resize([1.0, 2.0], 200), X.index)
+    first = eh.CECClassifier(**settings).fit(X, y, sensitive_features=group, sample_weight=weight)
+    second = eh.CECClassifier(**settings).fit(
+        X, y.iloc[order], sensitive_features=group.iloc[order], sample_weight=weight.iloc[order]
+    )
+    np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+    F = X[list(financial)]
+    pairs = eh.match_pairs(F, y.iloc[order], group.iloc[order])
+    np.testing.assert_array_equal(pairs.match, eh.match_pairs(F, y, group).match)
+    codes = (group == group.iloc[0]).astype(int)
+    np.testing.assert_array_equal(
+        eh.label_group_baselines(X, y.iloc[order], codes.iloc[order]), eh.label_group_baselines(X, y, codes)
+    )
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Black", "Black ", "BLACK"),
+        ("Non-Hispanic", "non hispanic"),
+        ("ｆ", "f"),
+        ("straße", "STRASSE"),
+        ("a  b", "a_b"),
+    ],
+)
+def test_typing_makes_no_name_of_its_own(names):
+    assert alike_names([*names, "other"]) == [names]
+
+
+@pytest.mark.parametrize("names", [("1", "-1"), ("1.2", "12"), ("25-34", "2534"), ("a", "b"), ("Asian", "Asians")])
+def test_other_names_stay_apart(names):
+    assert alike_names(names) == []
+
+
+@pytest.mark.parametrize("values", [["Black", "Black ", "White"], ["black", "BLACK"], ["a b", "a  b"], ["ß", "SS"]])
+def test_one_group_in_several_spellings(values):
+    with pytest.raises(InvalidInputError, match=r"`race` has groups that differ only in typing: '.*' \(1\), '"):
+        as_groups(values, len(values), "race")
+
+
+def test_a_number_for_everyone_is_no_group():
+    ages = np.linspace(18, 80, 500)
+    with pytest.raises(
+        InvalidInputError, match=r"`age` has 500 groups, such as .* Put a number such as age into ranges"
+    ):
+        as_groups(ages, 500, "age")
+    assert len(as_groups(np.arange(MOST_GROUPS), MOST_GROUPS).names) == MOST_GROUPS
+
+
+@pytest.mark.parametrize("values", [["a", "b\0"], ["a", "b\ud800"]])
+def test_names_that_cannot_be_written(values):
+    with pytest.raises(InvalidInputError, match="group names with invalid characters"):
+        as_groups(values, 2)
+
+
+@pytest.mark.parametrize("groups", [["White", "Black", "BLACK"], [f"{k:.3f}" for k in np.linspace(0, 1, 60)]])
+def test_groups_of_different_batches_are_compared(tmp_path, groups):
+    data = eh.load_dataset("synthetic", n=240)
+    table = data.X.assign(y=data.y, g=np.repeat(groups, 240 // len(groups)))
+    table.to_parquet(tmp_path / "people.parquet")
+    assert pq.ParquetFile(tmp_path / "people.parquet").metadata.num_rows == 240
+    with pytest.raises(InvalidInputError, match=r"differ only in typing|has (5[1-9]|60) groups"):
+        eh.audit_stream(
+            torch.nn.Linear(20, 1),
+            tmp_path / "people.parquet",
+            label="y",
+            group="g",
+            financial_features=data.financial_features,
+            out=tmp_path / "audit",
+            batch_rows=40,
+        )
+
+
+def test_a_table_with_columns_that_are_no_values():
+    X = pd.DataFrame({"a": [1, 2], "b": [[1], [2]], "c": [1j, 2j], "d": [b"x", b"y"]})
+    with pytest.raises(InvalidInputError, match=r"nor booleans: 'b' \(list\), 'c' \(complex\), 'd' \(bytes\); leave"):
+        as_table(X)
+    with pytest.raises(InvalidInputError, match="column names with invalid characters"):
+        as_table(pd.DataFrame([[1]], columns=pd.Index(["\ud800"], dtype=object)))
+    with pytest.raises(InvalidInputError, match="Column 'a' has values with invalid characters"):
+        as_table(pd.DataFrame({"a": pd.Series(["\ud800"], dtype=object)}))

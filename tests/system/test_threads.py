@@ -1,6 +1,8 @@
-"""Libraries are kept on one thread while it is asked for, and get theirs back, however blocks overlap."""
+"""Threads, and the memory of this process."""
 
+import gc
 import os
+import sys
 import threading
 
 import pytest
@@ -8,6 +10,7 @@ import torch
 from threadpoolctl import threadpool_info, threadpool_limits
 
 from evenhand.system import threads
+from evenhand.system.threads import available_memory, quick_imports
 
 
 def _blas():
@@ -85,3 +88,33 @@ def test_inside_one_of_several_blocks_there_is_one_core(monkeypatch):
         other.join()
     assert elsewhere == [8]
     assert threads.n_cores() == 8
+
+
+def test_nothing_is_collected_while_modules_are_imported():
+    assert gc.isenabled()
+    n_before = gc.get_freeze_count()
+    with quick_imports():
+        assert not gc.isenabled()
+        kept = [object() for _ in range(10)]
+    assert gc.isenabled()
+    assert gc.get_freeze_count() > n_before
+    gc.unfreeze()
+    del kept
+
+
+def test_who_turned_collection_off_finds_it_off():
+    gc.disable()
+    try:
+        with quick_imports():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+
+def test_available_memory_is_that_of_linux():
+    if sys.platform == "linux":
+        assert 2**20 < available_memory() < 2**50
+    else:
+        assert available_memory() is None

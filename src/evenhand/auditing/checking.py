@@ -15,8 +15,8 @@ from rich.console import Console, RenderableType
 
 from evenhand.auditing.reservations import with_associations
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.checking.columns import ColumnCheck, GroupCheck, check_groups, check_table
-from evenhand.inputs.checking.proposals import (
+from evenhand.inputs.checking import ColumnCheck, GroupCheck, Severity, check_groups, check_table
+from evenhand.inputs.proposals import (
     Choice,
     Proposal,
     config_text,
@@ -25,7 +25,6 @@ from evenhand.inputs.checking.proposals import (
     propose_group,
     propose_label,
 )
-from evenhand.inputs.checking.signs import Severity
 from evenhand.inputs.validation import as_table, category_text, check_columns, plain_name
 from evenhand.report.check_page import check_page, terminal_check
 from evenhand.system.files import write_text

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evenhand.auditing.options import Favorable
 from evenhand.exceptions import InvalidInputError, warn_caller
-from evenhand.inputs.checking.signs import names_a_bad_outcome
+from evenhand.inputs.checking import names_a_bad_outcome
 from evenhand.inputs.people import People
 from evenhand.inputs.validation import is_number_column
 from evenhand.metrics.estimate import Estimate

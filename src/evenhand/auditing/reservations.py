@@ -16,9 +16,7 @@ from evenhand.auditing.reasons import Reasons
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import Provenance
 from evenhand.exceptions import warn_caller
-from evenhand.inputs.checking import check_table
-from evenhand.inputs.checking.columns import SMALL_GROUP, ColumnCheck, few_sentences
-from evenhand.inputs.checking.signs import Sign, may_be_known_after
+from evenhand.inputs.checking import SMALL_GROUP, ColumnCheck, Sign, check_table, few_sentences, may_be_known_after
 from evenhand.inputs.people import People
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.validation import MOST_GROUPS

@@ -1,10 +1,7 @@
 """HMDA: US mortgage applications as the CFPB publishes them, by state and year.
 
-The columns of HMDA: which are inputs, and why the others are not.
-
-Every column of a Data Browser export is accounted for below: it is an input (`HMDA_NUMBERS`,
-`HMDA_CATEGORIES`), or it is left out with the reason (`HMDA_POST_DECISION`, `HMDA_PROTECTED`,
-`HMDA_NOT_INPUTS`).
+Every column of a Data Browser export is an input (`HMDA_NUMBERS`, `HMDA_CATEGORIES`), or is left out with the reason
+(`HMDA_POST_DECISION`, `HMDA_PROTECTED`, `HMDA_NOT_INPUTS`).
 """
 
 from __future__ import annotations
@@ -33,50 +30,24 @@ from evenhand.exceptions import DataFileError, DownloadError, InvalidInputError
 from evenhand.system.web import download_file, progress_bar
 
 HMDA_FINANCIAL = (
-    "loan_amount",
-    "income",
-    "debt_to_income_ratio",
-    "property_value",
-    "loan_to_value_ratio",
-    "loan_term",
-)
+    "loan_amount", "income", "debt_to_income_ratio", "property_value", "loan_to_value_ratio", "loan_term",
+)  # fmt: skip
 """The paper's financial features; income is in thousands of dollars, the loan term in months."""
 
 HMDA_NUMBERS = (
-    *HMDA_FINANCIAL,
-    "intro_rate_period",
-    "prepayment_penalty_term",
-    "tract_population",
-    "ffiec_msa_md_median_family_income",
-    "tract_to_msa_income_percentage",
-    "tract_owner_occupied_units",
-    "tract_one_to_four_family_homes",
-    "tract_median_age_of_housing_units",
-)
+    *HMDA_FINANCIAL, "intro_rate_period", "prepayment_penalty_term", "tract_population",
+    "ffiec_msa_md_median_family_income", "tract_to_msa_income_percentage", "tract_owner_occupied_units",
+    "tract_one_to_four_family_homes", "tract_median_age_of_housing_units",
+)  # fmt: skip
 """Numeric inputs. Product features are reported as applied for if no loan was made."""
 
 HMDA_CATEGORIES = (
-    "conforming_loan_limit",
-    "loan_type",
-    "loan_purpose",
-    "lien_status",
-    "reverse_mortgage",
-    "open-end_line_of_credit",
-    "business_or_commercial_purpose",
-    "negative_amortization",
-    "interest_only_payment",
-    "balloon_payment",
-    "other_nonamortizing_features",
-    "construction_method",
-    "occupancy_type",
-    "manufactured_home_secured_property_type",
-    "manufactured_home_land_property_interest",
-    "total_units",
-    "applicant_credit_score_type",
-    "co-applicant_credit_score_type",
-    "submission_of_application",
-    "aus-1",
-)
+    "conforming_loan_limit", "loan_type", "loan_purpose", "lien_status", "reverse_mortgage",
+    "open-end_line_of_credit", "business_or_commercial_purpose", "negative_amortization", "interest_only_payment",
+    "balloon_payment", "other_nonamortizing_features", "construction_method", "occupancy_type",
+    "manufactured_home_secured_property_type", "manufactured_home_land_property_interest", "total_units",
+    "applicant_credit_score_type", "co-applicant_credit_score_type", "submission_of_application", "aus-1",
+)  # fmt: skip
 """Categorical inputs, with the published codes as values (1111: the lender is exempt from reporting)."""
 
 _ONLY_ORIGINATED = "reported only for originated loans, so a value reveals the decision"
@@ -100,17 +71,13 @@ HMDA_POST_DECISION = {
 }
 """Columns set by the decision or after it, each with how it reveals the decision."""
 
-_POST_DECISION_NUMBERS = frozenset(
+_OTHER_NUMBERS = frozenset(
     {
-        "interest_rate",
-        "rate_spread",
-        "total_loan_costs",
-        "total_points_and_fees",
-        "origination_charges",
-        "discount_points",
-        "lender_credits",
+        "interest_rate", "rate_spread", "total_loan_costs", "total_points_and_fees", "origination_charges",
+        "discount_points", "lender_credits",
+        "tract_minority_population_percent",
     }
-)
+)  # fmt: skip
 
 _PERSONS = ("applicant", "co-applicant")
 HMDA_PROTECTED = (
@@ -148,15 +115,6 @@ HMDA_NOT_INPUTS = {
 """Columns that are never inputs, each with the reason."""
 
 
-def columns_of_inputs(include_post_decision: bool, include_protected: bool) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Numeric and categorical columns of the inputs."""
-    extra = [*HMDA_POST_DECISION] if include_post_decision else []
-    extra += HMDA_PROTECTED if include_protected else ()
-    numeric = _POST_DECISION_NUMBERS | {"tract_minority_population_percent"}
-    numbers = (*HMDA_NUMBERS, *(column for column in extra if column in numeric))
-    return numbers, (*HMDA_CATEGORIES, *(column for column in extra if column not in numeric))
-
-
 HMDA_ADDRESS = "https://ffiec.cfpb.gov/v2/data-browser-api/view/csv"
 _FIRST_YEAR = 2018
 _DEFAULT_YEAR = 2024
@@ -175,13 +133,7 @@ _NOT_GIVEN = frozenset({"", "NA"})
 _EXEMPT = "Exempt"
 _FILE = "evenhand_file"
 
-_DEBT_TO_INCOME_RANGES = {
-    "<20%": 10.0,
-    "20%-<30%": 25.0,
-    "30%-<36%": 33.0,
-    "50%-60%": 55.0,
-    ">60%": 65.0,
-}
+_DEBT_TO_INCOME_RANGES = {"<20%": 10.0, "20%-<30%": 25.0, "30%-<36%": 33.0, "50%-60%": 55.0, ">60%": 65.0}
 
 
 class _Grouping(NamedTuple):
@@ -266,14 +218,22 @@ def load_hmda(
     grouping = _GROUPINGS[group]
     wanted_states, wanted_year = _checked_states(states), _checked_year(year)
     files = _find_exports(path, wanted_states, wanted_year)
-    numbers, categories = columns_of_inputs(include_post_decision, include_protected)
+    extra = [*(HMDA_POST_DECISION if include_post_decision else ()), *(HMDA_PROTECTED if include_protected else ())]
+    numbers = (*HMDA_NUMBERS, *(column for column in extra if column in _OTHER_NUMBERS))
+    categories = (*HMDA_CATEGORIES, *(column for column in extra if column not in _OTHER_NUMBERS))
     columns = (*numbers, *categories, "action_taken", "activity_year", "state_code", grouping.column)
     raw = _read_exports(files, list(dict.fromkeys(columns)))
-    is_kept, exclusions = _apply_rules(len(raw), _exclusion_rules(raw, grouping, wanted_states, wanted_year))
+    is_kept, exclusions = np.ones(len(raw), dtype=np.bool_), {}
+    for reason, applies in _exclusion_rules(raw, grouping, wanted_states, wanted_year):
+        if count := int((is_kept & applies).sum()):
+            exclusions[reason] = count
+            is_kept &= ~applies
+    shown = files[0].name if len(files) == 1 else f"{len(files)} files in {files[0].parent.name}"
     if not is_kept.any():
+        reasons = "; ".join(f"{reason} {count:,}" for reason, count in exclusions.items())
         raise DataFileError(
-            f"No application is left of the {len(raw):,} rows in {_names(files)} "
-            f"({_reasons(exclusions)}): choose different files, states or year."
+            f"No application is left of the {len(raw):,} rows in {shown} ({reasons or 'the files are empty'}): choose "
+            "different files, states or year."
         )
     kept = raw[is_kept].reset_index(drop=True)
     parsed = {column: _parse_column(kept[column], kept[_FILE]) for column in numbers}
@@ -288,7 +248,7 @@ def load_hmda(
         group_name=group,
         financial_features=HMDA_FINANCIAL,
         positive_label="loan originated",
-        source=f"CFPB/FFIEC HMDA Data Browser, {_names(files)}",
+        source=f"CFPB/FFIEC HMDA Data Browser, {shown}",
         license="US government public data",
         exclusions=exclusions,
         notes=_notes([*inputs.columns.difference(X.columns)], include_post_decision, include_protected),
@@ -390,24 +350,20 @@ def _checked_year(year: int | None) -> int | None:
 def _find_exports(path: str | Path | None, states: tuple[str, ...] | None, year: int | None) -> list[Path]:
     """Files to read: the user's, else the environment's, else the cache's, else downloaded ones."""
     if path is not None:
-        return _exports_at(Path(path))
+        given = Path(path)
+        if not given.exists():
+            raise DataFileError(f"{given} does not exist: set `path` to a Data Browser export or a folder of them.")
+        exports = [given] if given.is_file() else _exports_in(given)
+        if not exports:
+            raise DataFileError(f"{given} has no .csv or .csv.gz file: put Data Browser exports there.")
+        return exports
     root = os.environ.get("EVENHAND_DATA")
-    if root and (found := _exports_in(Path(root) / "hmda")):
-        return found
-    if states is None and (cached := _cached_exports(year)):
+    if root and (exports := _exports_in(Path(root) / "hmda")):
+        return exports
+    cached = [p for p in _exports_in(_cache_folder()) if year is None or p.name.startswith(f"hmda_{year}_")]
+    if states is None and cached:
         return cached
     return fetch_hmda(states or _DEFAULT_STATES, year or _DEFAULT_YEAR, progress=True)
-
-
-def _exports_at(path: Path) -> list[Path]:
-    if not path.exists():
-        raise DataFileError(f"{path} does not exist: set `path` to a Data Browser export or a folder of them.")
-    if path.is_file():
-        return [path]
-    found = _exports_in(path)
-    if not found:
-        raise DataFileError(f"{path} has no .csv or .csv.gz file: put Data Browser exports there.")
-    return found
 
 
 def _exports_in(folder: Path) -> list[Path]:
@@ -418,11 +374,6 @@ def _exports_in(folder: Path) -> list[Path]:
     plain = {name for name in names if name.lower().endswith(".csv")}
     packed = {name for name in names if name.lower().endswith(".csv.gz") and name[:-3] not in plain}
     return [folder / name for name in sorted(plain | packed)]
-
-
-def _cached_exports(year: int | None) -> list[Path]:
-    found = _exports_in(_cache_folder())
-    return [path for path in found if year is None or path.name.startswith(f"hmda_{year}_")]
 
 
 def _cache_folder() -> Path:
@@ -461,25 +412,20 @@ def _check_columns(path: Path, columns: Sequence[str]) -> None:
 
 def _read_exports(files: Sequence[Path], columns: list[str]) -> DataFrame:
     """Columns of all files and the file's name, every value as published, as categories."""
+    text = pa.dictionary(pa.int32(), pa.string())
+    options = arrow_csv.ConvertOptions(include_columns=columns, column_types=dict.fromkeys(columns, text))
     tables = []
     for path in files:
-        table = _read_export(path, columns)
+        _check_columns(path, columns)
+        try:
+            table = arrow_csv.read_csv(path, convert_options=options)
+        except (pa.ArrowInvalid, OSError) as error:
+            reason = str(error).splitlines()[0]
+            raise DataFileError(f"{path} is damaged ({reason}): export or copy it again.") from error
         name = pa.DictionaryArray.from_arrays(np.zeros(len(table), dtype=np.int32), [str(path)])
         tables.append(table.append_column(_FILE, name))
     frame: DataFrame = pa.concat_tables(tables).unify_dictionaries().to_pandas()
     return frame
-
-
-def _read_export(path: Path, columns: list[str]) -> pa.Table:
-
-    _check_columns(path, columns)
-    text = pa.dictionary(pa.int32(), pa.string())
-    options = arrow_csv.ConvertOptions(include_columns=columns, column_types=dict.fromkeys(columns, text))
-    try:
-        return arrow_csv.read_csv(path, convert_options=options)
-    except (pa.ArrowInvalid, OSError) as error:
-        reason = str(error).splitlines()[0]
-        raise DataFileError(f"{path} is damaged ({reason}): export or copy it again.") from error
 
 
 def _exclusion_rules(
@@ -501,19 +447,6 @@ def _exclusion_rules(
         yield f"{column} missing", raw[column].isin(_NOT_GIVEN).to_numpy()
 
 
-def _apply_rules(
-    n_rows: int, rules: Iterator[tuple[str, NDArray[np.bool_]]]
-) -> tuple[NDArray[np.bool_], dict[str, int]]:
-    """Rows that no rule leaves out, and how many each rule left out first."""
-    is_kept = np.ones(n_rows, dtype=np.bool_)
-    counts = {}
-    for reason, applies in rules:
-        if count := int((is_kept & applies).sum()):
-            counts[reason] = count
-            is_kept &= ~applies
-    return is_kept, counts
-
-
 def _parse_column(raw: Series[Any], file: Series[Any]) -> NDArray[np.float64]:
     """Numbers of a column, parsing each distinct text once."""
     parse = parse_debt_to_income if raw.name == "debt_to_income_ratio" else _parse_number
@@ -532,13 +465,13 @@ def _parse_column(raw: Series[Any], file: Series[Any]) -> NDArray[np.float64]:
 
 def _order_by_code(raw: Series[Any]) -> Series[Any]:
     """The categories that occur in code order, 2 before 10; what was not given is missing."""
+
+    def order(value: str) -> tuple[float, str]:
+        digits = re.match(r"\d+", value)
+        return (float(digits[0]) if digits else -1.0, value)
+
     given = set(raw.cat.remove_unused_categories().cat.categories) - _NOT_GIVEN
-    return raw.cat.set_categories(sorted(given, key=_code_order))
-
-
-def _code_order(value: str) -> tuple[float, str]:
-    digits = re.match(r"\d+", value)
-    return (float(digits[0]) if digits else -1.0, value)
+    return raw.cat.set_categories(sorted(given, key=order))
 
 
 def _notes(empty: list[str], include_post_decision: bool, include_protected: bool) -> tuple[str, ...]:
@@ -552,11 +485,3 @@ def _notes(empty: list[str], include_post_decision: bool, include_protected: boo
     if include_protected:
         notes.append("The inputs include race, ethnicity, sex and age.")
     return tuple(notes)
-
-
-def _names(files: Sequence[Path]) -> str:
-    return files[0].name if len(files) == 1 else f"{len(files)} files in {files[0].parent.name}"
-
-
-def _reasons(exclusions: dict[str, int]) -> str:
-    return "; ".join(f"{reason} {count:,}" for reason, count in exclusions.items()) or "the files are empty"

@@ -43,6 +43,8 @@ class NumberColumn:
         return [self.name, f"{self.name}={_MISSING}"] if self.flags_missing else [self.name]
 
     def transform(self, values: pd.Series[Any]) -> NDArray[np.float64]:
+        if not is_number_column(values):
+            raise InvalidInputError(f"Column {self.name!r} held numbers at fit and now holds {values.dtype}.")
         numbers = _numbers(self.name, values)
         missing = np.isnan(numbers)
         standard = np.where(missing, 0.0, (numbers - self.mean) / self.scale)
@@ -65,7 +67,6 @@ class CategoryColumn:
 
     @classmethod
     def fit(cls, name: str, values: pd.Series[Any], encoding: Encoding) -> CategoryColumn:
-
         keys = _keys(values)
         seen = set(keys.unique())
         if isinstance(values.dtype, pd.CategoricalDtype):  # keep the order that the user gave
@@ -133,7 +134,13 @@ class TableEncoder:
             raise InvalidInputError(f"`encoding` must be one of {list(get_args(Encoding))}, got {encoding!r}.")
         if X.shape[0] == 0 or X.shape[1] == 0:
             raise InvalidInputError(f"Cannot learn an encoding from a table of shape {X.shape}.")
-        return cls(tuple(_fit_column(str(name), X[name], encoding) for name in X.columns), encoding)
+        columns = (
+            NumberColumn.fit(str(name), X[name])
+            if is_number_column(X[name])
+            else CategoryColumn.fit(str(name), X[name], encoding)
+            for name in X.columns
+        )
+        return cls(tuple(columns), encoding)
 
     @property
     def names(self) -> list[str]:
@@ -167,8 +174,9 @@ class TableEncoder:
                 f"The table's columns differ from those learned at fit: missing {absent}, unexpected {extra}."
             )
         table = X.set_axis(given, axis=1)
-        parts = [_transform_column(column, table[column.name]) for column in self.columns]
-        return np.concatenate(parts, axis=1).astype(np.float32)
+        return np.concatenate(
+            [column.transform(table[column.name]) for column in self.columns], axis=1, dtype=np.float32
+        )
 
     def as_matched(self, table: pd.DataFrame) -> pd.DataFrame:
         """Some of the columns in the form for matching: with ordinal encoding, categories are integer codes."""
@@ -179,24 +187,21 @@ class TableEncoder:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` reverses it."""
-        return {"encoding": self.encoding, "columns": [_column_to_dict(column) for column in self.columns]}
+        kinds = ("number" if isinstance(column, NumberColumn) else "category" for column in self.columns)
+        columns = [{"kind": kind, **vars(column)} for kind, column in zip(kinds, self.columns, strict=True)]
+        return {"encoding": self.encoding, "columns": columns}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TableEncoder:
         """Rebuild an encoder from `to_dict`'s data."""
-        return cls(tuple(_column_from_dict(column) for column in data["columns"]), data["encoding"])
-
-
-def _fit_column(name: str, values: pd.Series[Any], encoding: Encoding) -> NumberColumn | CategoryColumn:
-    if is_number_column(values):
-        return NumberColumn.fit(name, values)
-    return CategoryColumn.fit(name, values, encoding)
-
-
-def _transform_column(column: NumberColumn | CategoryColumn, values: pd.Series[Any]) -> NDArray[np.float64]:
-    if isinstance(column, NumberColumn) and not is_number_column(values):
-        raise InvalidInputError(f"Column {column.name!r} held numbers at fit and now holds {values.dtype}.")
-    return column.transform(values)
+        columns: list[NumberColumn | CategoryColumn] = []
+        for column in data["columns"]:
+            fields = {key: value for key, value in column.items() if key != "kind"}
+            if column["kind"] == "number":
+                columns.append(NumberColumn(**fields))
+            else:
+                columns.append(CategoryColumn(**{**fields, "categories": tuple(fields["categories"])}))
+        return cls(tuple(columns), data["encoding"])
 
 
 def _numbers(name: str, values: pd.Series[Any]) -> NDArray[np.float64]:
@@ -209,14 +214,3 @@ def _numbers(name: str, values: pd.Series[Any]) -> NDArray[np.float64]:
 def _keys(values: pd.Series[Any]) -> pd.Series[Any]:
     """Categories as strings, so that they survive JSON; missing ones named."""
     return values.astype(object).where(values.notna(), _MISSING).map(str)
-
-
-def _column_to_dict(column: NumberColumn | CategoryColumn) -> dict[str, Any]:
-    return {"kind": "number" if isinstance(column, NumberColumn) else "category", **vars(column)}
-
-
-def _column_from_dict(data: Mapping[str, Any]) -> NumberColumn | CategoryColumn:
-    fields = {key: value for key, value in data.items() if key != "kind"}
-    if data["kind"] == "number":
-        return NumberColumn(**fields)
-    return CategoryColumn(**{**fields, "categories": tuple(fields["categories"])})

@@ -56,27 +56,23 @@ def hash_rows(table: pd.DataFrame) -> NDArray[np.uint64]:
     >>> bool(whole[1] == hash_rows(pd.DataFrame({"b": [None], "a": [2.0]}))[0])
     True
     """
-    found = np.zeros(len(table), dtype=np.uint64)
+    bits = np.zeros(len(table), dtype=np.uint64)
     for name in table.columns:
-        found += hash_column(table[name])
-    return found
+        bits += hash_column(table[name])
+    return bits
 
 
 def hash_column(column: pd.Series[Any]) -> NDArray[np.uint64]:
-    """The contribution of a column to the bits of each row."""
-    return person_hash(_value_bits(column), _text_bits(str(column.name)) >> 1)
-
-
-def _value_bits(column: pd.Series[Any]) -> NDArray[np.uint64]:
-    """64 bits that differ if the values do; all missing values are equal."""
+    """The contribution of a column to the bits of each row; all missing values are equal."""
+    bits: NDArray[np.uint64]
     if is_number_column(column) or column.dtype == bool:
         numbers = column.to_numpy(dtype=np.float64, na_value=np.nan) + 0.0  # one zero, without a sign
         numbers[np.isnan(numbers)] = np.nan
-        bits: NDArray[np.uint64] = numbers.view(np.uint64)
-        return bits
-    codes, values = column.astype(object).factorize()
-    found: NDArray[np.uint64] = np.array([*map(_object_bits, values), _number_bits(np.nan)], dtype=np.uint64)[codes]
-    return found
+        bits = numbers.view(np.uint64)
+    else:
+        codes, values = column.astype(object).factorize()
+        bits = np.array([*map(_object_bits, values), _number_bits(np.nan)], dtype=np.uint64)[codes]
+    return person_hash(bits, _text_bits(str(column.name)) >> 1)
 
 
 def _object_bits(value: object) -> int:

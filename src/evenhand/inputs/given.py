@@ -88,13 +88,13 @@ def as_attributions(attributions: Any, features: Sequence[str], n: int) -> Float
             "`explanation[..., 1]` of the favorable class."
         )
     if isinstance(values, np.ndarray) or not hasattr(values, "columns"):
-        found = _numbers(values, n, "attributions")
-        if found.shape[1] != len(features):
+        numbers = _numbers(values, n, "attributions")
+        if numbers.shape[1] != len(features):
             raise InvalidInputError(
-                f"`attributions` has {found.shape[1]} columns for the {len(features)} columns of `X`; pass one for "
+                f"`attributions` has {numbers.shape[1]} columns for the {len(features)} columns of `X`; pass one for "
                 "each, in their order, or a table whose columns have the same names."
             )
-        return found
+        return numbers
     table = as_table(values, "attributions")
     named = [str(column) for column in table.columns]
     absent, extra = [f for f in features if f not in named], [c for c in named if c not in features]
@@ -139,8 +139,7 @@ def as_reason_codes(reason_codes: Any, n: int) -> pd.DataFrame:
     >>> as_reason_codes(pd.DataFrame({"first": ["R1", None], "second": ["R4", None]}), 2)["first"].tolist()
     ['R1', None]
     """
-    table = _columns(reason_codes, "reason_codes")
-    _check_length(len(table), n, "reason_codes")
+    table = _columns(reason_codes, n, "reason_codes")
     text = table.astype(object).map(category_text, na_action="ignore")
     text = text.map(str.strip, na_action="ignore").astype(object)
     text = text.where(text.notna() & (text != ""), None)
@@ -185,8 +184,8 @@ def explained_scores(
         return Explained(attributions, base, "value" if unit else output or "log-odds")
     linked = _linked(scores, output, unit, has_parts=attributions is not None)
     if attributions is None:
-        ((scale, found),) = linked.items()
-        return Explained(found[:, None], 0.0, scale)
+        ((scale, values),) = linked.items()
+        return Explained(values[:, None], 0.0, scale)
     return _summed(linked, attributions, base)
 
 
@@ -236,8 +235,7 @@ def _summed(linked: dict[Scale, Floats], parts: Floats, base: float | None) -> E
 
 def _numbers(values: Any, n: int, name: str) -> Floats:
     """Finite numbers of n people, of shape (n, k)."""
-    table = _columns(values, name)
-    _check_length(len(table), n, name)
+    table = _columns(values, n, name)
     text = [str(column) for column in table.columns if not is_number_column(table[column])]
     if text:
         shown = table[text[0]].dropna()
@@ -253,19 +251,19 @@ def _numbers(values: Any, n: int, name: str) -> Floats:
     return numbers
 
 
-def _columns(values: Any, name: str) -> pd.DataFrame:
-    """A table of one column or of several."""
+def _columns(values: Any, n: int, name: str) -> pd.DataFrame:
+    """One column or several of n people."""
     if isinstance(values, pd.Series):
         values = values.to_frame(str(values.name or name))
     elif len(getattr(values, "shape", ())) != 2:  # a list, or a column of any library
         array = np.asarray(values)
         values = array[:, None] if array.ndim == 1 else array
-    return as_table(values, name)
-
-
-def _check_length(given: int, n: int, name: str) -> None:
-    if given != n:
-        raise InvalidInputError(f"`{name}` has {given} rows for {n} people; pass one for each, in the order of `X`.")
+    table = as_table(values, name)
+    if len(table) != n:
+        raise InvalidInputError(
+            f"`{name}` has {len(table)} rows for {n} people; pass one for each, in the order of `X`."
+        )
+    return table
 
 
 _ATTRIBUTIONS = "`attributions` (--attributions)"
@@ -304,9 +302,15 @@ class GivenColumns:
         if scores is not None:
             (scores,) = check_columns([scores], available, "`scores` (--scores)")
         codes = check_columns(reason_codes, available, "`reason_codes` (--reason-codes)") if reason_codes else []
+        base: str | float | None = base_values
+        if base_values is not None and base_values not in available:
+            try:
+                base = float(base_values)
+            except ValueError:
+                (base,) = check_columns([base_values], available, "`base_values` (--base-values)")
         return cls(
             scores,
-            _base_value(base_values, available),
+            base,
             tuple(codes),
             attribution_columns(attributions, available) if attributions else None,
         )
@@ -341,14 +345,15 @@ def attribution_columns(named: Sequence[str], available: Sequence[str]) -> dict[
     >>> attribution_columns(["income=phi_1", "debt"], ["phi_1", "debt"])
     {'income': 'phi_1', 'debt': 'debt'}
     """
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for name in named:
         for feature, column in _mapped(name.strip(), available).items():
-            if found.setdefault(feature, column) != column:
+            if columns.setdefault(feature, column) != column:
                 raise InvalidInputError(
-                    f"{_ATTRIBUTIONS} gives {feature!r} two columns, {found[feature]!r} and {column!r}; name only one."
+                    f"{_ATTRIBUTIONS} gives {feature!r} two columns, {columns[feature]!r} and {column!r}; name only "
+                    "one."
                 )
-    return found
+    return columns
 
 
 def _mapped(name: str, available: Sequence[str]) -> dict[str, str]:
@@ -369,16 +374,6 @@ def _mapped(name: str, available: Sequence[str]) -> dict[str, str]:
         return {column: column}
     (column,) = check_columns([column.strip()], available, _ATTRIBUTIONS)
     return {feature.strip(): column}
-
-
-def _base_value(named: str | None, available: Sequence[str]) -> str | float | None:
-    """A column, or else a number."""
-    if named is None or named in available:
-        return named
-    try:
-        return float(named)
-    except ValueError:
-        return check_columns([named], available, "`base_values` (--base-values)")[0]
 
 
 def rows_by_id(frame: pd.DataFrame, ids: str, wanted: NDArray[np.object_], where: str) -> pd.DataFrame:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.checking.columns import without_unfit
+from evenhand.inputs.checking import without_unfit
 from evenhand.inputs.people import Columns, People
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.tables import open_table, typed

@@ -84,10 +84,10 @@ class ReasonMap:
 
     def summed(self, attributions: NDArray[np.floating]) -> NDArray[np.float64]:
         """Attributions of features, of shape (n, n_features), added up by reason, of shape (n, n_reasons)."""
-        found = np.zeros((len(attributions), len(self.names)))
+        sums = np.zeros((len(attributions), len(self.names)))
         for feature, reason in enumerate(self.of_feature):
-            found[:, reason] += attributions[:, feature]
-        return found
+            sums[:, reason] += attributions[:, feature]
+        return sums
 
 
 def read_reason_map(given: Any) -> dict[str, str] | None:

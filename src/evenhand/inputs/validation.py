@@ -192,10 +192,10 @@ def alike_names(names: Iterable[str]) -> list[tuple[str, ...]]:
     >>> alike_names(["Black", "Asian", "Black ", "BLACK"])
     [('Black', 'Black ', 'BLACK')]
     """
-    found: dict[str, list[str]] = {}
+    alike: dict[str, list[str]] = {}
     for name in dict.fromkeys(names):
-        found.setdefault(plain_name(name), []).append(name)
-    return [tuple(members) for members in found.values() if len(members) > 1]
+        alike.setdefault(plain_name(name), []).append(name)
+    return [tuple(members) for members in alike.values() if len(members) > 1]
 
 
 MOST_GROUPS = 50
@@ -407,9 +407,7 @@ def as_labels(y: Any, n: int, name: str = "y", *, is_part: bool = False) -> NDAr
     >>> as_labels([True, False], 2)
     array([1, 0])
     """
-    values = _as_column(y, name)
-    if len(values) != n:
-        raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
+    values = _as_column(y, name, n)
     missing = int(values.isna().sum())
     if missing:
         raise InvalidInputError(
@@ -434,9 +432,7 @@ def as_decisions(decisions: Any, n: int, name: str = "decisions") -> NDArray[np.
     >>> as_decisions([True, True], 2)
     array([1, 1])
     """
-    values = _as_column(decisions, name)
-    if len(values) != n:
-        raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
+    values = _as_column(decisions, name, n)
     seen = sorted(values.dropna().unique().tolist(), key=str)
     n_missing = int(values.isna().sum())
     if n_missing or not set(seen) <= {0, 1}:
@@ -453,9 +449,7 @@ def as_ids(ids: Any, n: int, name: str = "ids") -> NDArray[np.object_]:
     >>> as_ids([1007, 1003], 2)
     array(['1007', '1003'], dtype=object)
     """
-    values = _as_column(ids, name)
-    if len(values) != n:
-        raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
+    values = _as_column(ids, name, n)
     n_missing = int(values.isna().sum())
     if n_missing:
         raise InvalidInputError(f"`{name}` has {n_missing} missing values; give everyone an id.")
@@ -469,13 +463,7 @@ def as_ids(ids: Any, n: int, name: str = "ids") -> NDArray[np.object_]:
     return names
 
 
-def as_groups(
-    sensitive_features: Any,
-    n: int,
-    name: str = "sensitive_features",
-    *,
-    is_part: bool = False,
-) -> Groups:
+def as_groups(sensitive_features: Any, n: int, name: str = "sensitive_features", *, is_part: bool = False) -> Groups:
     """Group codes and names; several columns become their intersection. A part of the people may have only one group.
 
     Examples
@@ -489,11 +477,16 @@ def as_groups(
         raise InvalidInputError(
             f"`{name}` is missing: groups are needed to compare people. Give one value per row of `X`."
         )
-    _refuse_probabilities(sensitive_features, name)
-    columns = _group_columns(sensitive_features, name)
+    given = sensitive_features
+    if isinstance(given, Mapping):
+        given = pd.DataFrame({str(key): list(column) for key, column in given.items()})
+    if _is_two_dimensional(given):
+        table = as_table(given, name)
+        _refuse_probabilities(table, name)
+        columns = {str(column): _as_column(table[column], name, n) for column in table.columns}
+    else:
+        columns = {name: _as_column(given, name, n)}
     for label, values in columns.items():
-        if len(values) != n:
-            raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
         missing = int(values.isna().sum())
         if missing:
             raise InvalidInputError(
@@ -501,9 +494,8 @@ def as_groups(
                 "drop those people (on the command line: --drop-missing), or give them a separate group such as "
                 "'unknown'."
             )
-    parts = [_category_texts(values) for values in columns.values()]
-    joined = parts[0]
-    for part in parts[1:]:
+    joined, *rest = (_category_texts(values) for values in columns.values())
+    for part in rest:
         joined = joined + _SEPARATOR + part
     codes, names = pd.factorize(joined.to_numpy(dtype=object), sort=True)
     groups = Groups(codes.astype(np.int64), tuple(str(group) for group in names))
@@ -524,9 +516,7 @@ def as_clusters(clusters: Any, n: int, name: str = "clusters") -> NDArray[np.uin
     >>> bool(found[0] == found[2]), bool(found[0] == found[1]), int(found[3])
     (True, False, 0)
     """
-    values = _as_column(clusters, name)
-    if len(values) != n:
-        raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
+    values = _as_column(clusters, name, n)
     texts = values.astype(object).map(category_text, na_action="ignore")
     hashes = pd.util.hash_array(texts.astype(str).to_numpy(dtype=object))
     return np.where(values.isna().to_numpy(), 0, np.maximum(hashes, 1)).astype(np.uint64)
@@ -540,9 +530,7 @@ def as_weights(sample_weight: Any, n: int, name: str = "sample_weight") -> NDArr
     >>> as_weights([3, 0, 1.5], 3)
     array([3. , 0. , 1.5])
     """
-    values = _as_column(sample_weight, name)
-    if len(values) != n:
-        raise InvalidInputError(f"`{name}` has {len(values)} values for {n} rows.")
+    values = _as_column(sample_weight, name, n)
     if not is_number_column(values):
         example = next(iter(values.dropna()), None)
         raise InvalidInputError(
@@ -550,12 +538,9 @@ def as_weights(sample_weight: Any, n: int, name: str = "sample_weight") -> NDArr
             "of the weights."
         )
     weights = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    found = {
-        "missing": np.isnan(weights),
-        "infinite": np.isinf(weights),
-        "negative": (weights < 0) & np.isfinite(weights),
-    }
-    bad = [f"{int(rows.sum())} {what}" for what, rows in found.items() if rows.any()]
+    is_negative = (weights < 0) & np.isfinite(weights)
+    faults = {"missing": np.isnan(weights), "infinite": np.isinf(weights), "negative": is_negative}
+    bad = [f"{int(rows.sum())} {what}" for what, rows in faults.items() if rows.any()]
     if bad:
         raise InvalidInputError(
             f"`{name}` must be 0 or more people per row, got {' and '.join(bad)} values; drop or correct those rows."
@@ -605,7 +590,9 @@ def check_columns(wanted: Iterable[str], available: Sequence[str], what: str) ->
     [' income ']
     """
     given = [wanted] if isinstance(wanted, str) else [str(column) for column in wanted]
-    names = [_with_outer_spaces(name, available) for name in given]
+    # The one column that has a name except for outer spaces, if none has it exactly.
+    alike = [[column for column in available if column.strip() == name.strip()] for name in given]
+    names = [a[0] if name not in available and len(a) == 1 else name for name, a in zip(given, alike, strict=True)]
     if not names:
         raise InvalidInputError(f"{what} names no column; name at least one of {list(available)}.")
     absent = [column for column in names if column not in available]
@@ -619,18 +606,9 @@ def check_columns(wanted: Iterable[str], available: Sequence[str], what: str) ->
     return names
 
 
-def _with_outer_spaces(name: str, available: Sequence[str]) -> str:
-    """The one column that has this name except for outer spaces, if none has it exactly."""
-    alike = [column for column in available if column.strip() == name.strip()]
-    return alike[0] if name not in available and len(alike) == 1 else name
-
-
-def _refuse_probabilities(values: Any, name: str) -> None:
+def _refuse_probabilities(table: pd.DataFrame, name: str) -> None:
     """Reject group membership given as probabilities, which matching and attribution cannot use."""
-    if not _is_two_dimensional(values) or values.shape[1] < 2:
-        return
-    table = as_table(values, name)
-    if not all(table[c].dtype.kind == "f" for c in table.columns):
+    if table.shape[1] < 2 or not all(table[c].dtype.kind == "f" for c in table.columns):
         return
     shares = table.to_numpy(dtype=float)
     if ((shares >= 0) & (shares <= 1)).all() and np.allclose(shares.sum(axis=1), 1) and (shares % 1 != 0).any():
@@ -654,23 +632,20 @@ def _category_texts(values: pd.Series[Any]) -> pd.Series[Any]:
     return pd.Series(texts[codes], dtype=object)
 
 
-def _group_columns(values: Any, name: str) -> dict[str, pd.Series[Any]]:
-
-    if isinstance(values, Mapping):
-        values = pd.DataFrame({str(key): list(column) for key, column in values.items()})
-    if not _is_two_dimensional(values):
-        return {name: _as_column(values, name)}
-    table = as_table(values, name)
-    return {str(column): table[column] for column in table.columns}
-
-
 def _is_two_dimensional(values: Any) -> bool:
     """Whether an array or a table of any library has two dimensions."""
     return len(getattr(values, "shape", ())) == 2
 
 
-def _as_column(values: Any, name: str) -> pd.Series[Any]:
-    """One column from a list, array, pandas, polars or pyarrow column, or a table of one column."""
+def _as_column(values: Any, name: str, n: int) -> pd.Series[Any]:
+    """The column of n people from a list, array, pandas, polars or pyarrow column, or a table of one column."""
+    column = _any_column(values, name)
+    if len(column) != n:
+        raise InvalidInputError(f"`{name}` has {len(column)} values for {n} rows.")
+    return column
+
+
+def _any_column(values: Any, name: str) -> pd.Series[Any]:
     if isinstance(values, pd.Series):
         return values.reset_index(drop=True)
     if _is_two_dimensional(values):

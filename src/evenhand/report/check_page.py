@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from evenhand.inputs.checking.columns import few_sentences
+from evenhand.inputs.checking import few_sentences
 from evenhand.report.formatting import count, listed
 from evenhand.report.frame import Finding, KeyMetric, Section, render
 from evenhand.report.tables import Column, Table, shown, text

@@ -1,9 +1,10 @@
-"""The JSON Schema of the output of `AuditResult.to_json`."""
+"""The JSON Schema of the output of `AuditResult.to_json`, and what is wrong with a file that departs from one."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -24,23 +25,31 @@ def load_schema() -> dict[str, Any]:
     return schema
 
 
-_TYPES: dict[str, type | tuple[type, ...]] = {
-    "object": dict,
-    "array": list,
-    "string": str,
-    "boolean": bool,
-    "null": type(None),
-    "integer": int,
-    "number": (int, float),
-}
 _LARGEST = 1e300  # what is larger overflows when it is squared or scaled
 
 
-def first_fault(value: Any, schema: Mapping[str, Any]) -> str:
-    """Where a value first departs from a schema, in words; empty where it does not.
+@cache
+def _checker() -> Any:
+    """JSON Schema as files are held to it: numbers can be computed with, and keys of later versions are allowed."""
+    from jsonschema import Draft202012Validator, validators  # here, because few commands read a file back
 
-    Of JSON Schema, what the schemas of this package use. Keys that a schema does not name are allowed: a later version
-    may have written them.
+    def is_number(_: Any, value: Any) -> bool:
+        return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= _LARGEST
+
+    def additional(validator: Any, form: Any, value: Any, schema: Any) -> Any:
+        of_draft = Draft202012Validator.VALIDATORS["additionalProperties"]
+        return of_draft(validator, form, value, schema) if isinstance(form, dict) else ()
+
+    types = {"number": is_number, "integer": lambda _, value: isinstance(value, int) and is_number(_, value)}
+    return validators.extend(
+        Draft202012Validator,
+        {"additionalProperties": additional},
+        type_checker=Draft202012Validator.TYPE_CHECKER.redefine_many(types),
+    )
+
+
+def first_fault(value: Any, schema: Mapping[str, Any]) -> str:
+    """Where a value departs most from a schema, in words; empty where it does not.
 
     Examples
     --------
@@ -49,57 +58,39 @@ def first_fault(value: Any, schema: Mapping[str, Any]) -> str:
     ''
     >>> first_fault({"mean": "x"}, schema)
     "mean must be number or null, got 'x'"
-    >>> first_fault({}, schema)
-    'mean is missing'
+    >>> first_fault({"mean": float("inf")}, schema)
+    'mean must be a number that can be computed with, got inf'
+    >>> first_fault({"groups": [{}]}, {"properties": {"groups": {"items": schema}}})
+    'groups[0].mean is missing'
     """
-    return next(_faults(value, schema, schema, ""), "")
+    from jsonschema.exceptions import best_match
 
-
-def _faults(value: Any, part: Mapping[str, Any], schema: Mapping[str, Any], where: str) -> Iterator[str]:
-    place = where or "the whole"
-    if "$ref" in part:
-        yield from _faults(value, schema["$defs"][part["$ref"].rpartition("/")[2]], schema, where)
-    if "anyOf" in part and all(any(_faults(value, form, schema, where)) for form in part["anyOf"]):
-        yield from _faults(value, part["anyOf"][-1], schema, where)
-    kinds = [part["type"]] if isinstance(part.get("type"), str) else part.get("type", [])
-    if kinds and not any(_is_of(value, kind) for kind in kinds):
-        yield f"{place} must be {' or '.join(kinds)}, got {_shown(value)}"
-        return
-    allowed = [part["const"]] if "const" in part else part.get("enum", [])
-    if allowed and value not in allowed:
-        yield f"{place} must be {' or '.join(map(repr, allowed))}, got {_shown(value)}"
-    if _is_of(value, "number"):
-        yield from _number_faults(value, part, place)
-    elif isinstance(value, list):
-        if not part.get("minItems", 0) <= len(value) <= part.get("maxItems", len(value)):
-            yield f"{place} has {len(value)} entries"
-        for k, item in enumerate(value):
-            yield from _faults(item, part.get("items", {}), schema, f"{where}[{k}]")
-    elif isinstance(value, dict):
-        yield from (f"{_joined(where, name)} is missing" for name in part.get("required", ()) if name not in value)
-        named, rest = part.get("properties", {}), part.get("additionalProperties")
-        for name, item in value.items():
-            form = named.get(name, rest if isinstance(rest, dict) else {})
-            yield from _faults(item, form, schema, _joined(where, name))
-
-
-def _number_faults(value: float, part: Mapping[str, Any], place: str) -> Iterator[str]:
-    if not abs(value) <= _LARGEST:
-        yield f"{place} must be a number that can be computed with, got {_shown(value)}"
-    elif not part.get("minimum", value) <= value <= part.get("maximum", value):
-        yield f"{place} must be from {part.get('minimum', '-inf')} to {part.get('maximum', 'inf')}, got {value!r}"
-
-
-def _is_of(value: Any, kind: str) -> bool:
-    return isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
-
-
-def _joined(where: str, name: str) -> str:
-    return f"{where}.{name}" if where else name
+    error = best_match(_checker()(schema).iter_errors(value))
+    if error is None:
+        return ""
+    place = "".join(f"[{key}]" if isinstance(key, int) else f".{key}" for key in error.absolute_path).lstrip(".")
+    rule, wanted, got = error.validator, error.validator_value, error.instance
+    if rule == "required":
+        missing = next(name for name in wanted if name not in got)
+        return f"{place}.{missing} is missing".lstrip(".")
+    if rule in ("minItems", "maxItems"):
+        return f"{place} has {len(got)} entries"
+    is_number = isinstance(got, (int, float)) and not isinstance(got, bool)
+    if is_number and not abs(got) <= _LARGEST:
+        expected = "a number that can be computed with"
+    elif rule == "type":
+        expected = " or ".join([wanted] if isinstance(wanted, str) else wanted)
+    elif rule in ("const", "enum"):
+        expected = " or ".join(map(repr, [wanted] if rule == "const" else wanted))
+    elif rule in ("minimum", "maximum"):
+        expected = f"from {error.schema.get('minimum', '-inf')} to {error.schema.get('maximum', 'inf')}"
+    else:
+        expected = f"as {rule} says"
+    return f"{place or 'the whole'} must be {expected}, got {_shown(got)}"
 
 
 def _shown(value: Any) -> str:
-    if isinstance(value, int) and not isinstance(value, bool) and abs(value) > _LARGEST:
+    if isinstance(value, int) and abs(value) > _LARGEST:
         return "an integer of hundreds of digits"
     shown = repr(value) if not isinstance(value, (dict, list)) else {dict: "an object", list: "an array"}[type(value)]
     return shown if len(shown) <= 40 else f"{shown[:40]}..."

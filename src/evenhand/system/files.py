@@ -1,4 +1,4 @@
-"""Files that are either complete or absent, and data that JSON can hold."""
+"""Files that are complete or absent, zip files, and what is written into files: JSON, TOML and times."""
 
 from __future__ import annotations
 
@@ -175,8 +175,11 @@ def remove_stale(folders: Iterable[Path]) -> None:
             if named is None:
                 continue
             with suppress(OSError):  # already gone, or not ours to remove
-                is_here = named["machine"] == _machine() and os.name == "posix"
-                if _runs(int(named["process"])) if is_here else not _is_old(path):
+                if named["machine"] == _machine() and os.name == "posix":
+                    is_used = _runs(int(named["process"]))
+                else:
+                    is_used = time.time() - path.stat().st_mtime <= _STALE_SECONDS
+                if is_used:
                     continue
                 if path.is_dir() and not path.is_symlink():
                     shutil.rmtree(path, ignore_errors=True)
@@ -206,12 +209,8 @@ def _runs(process: int) -> bool:
     except ProcessLookupError:
         return False
     except (PermissionError, OverflowError):  # someone else's; not the number of a process
-        return True
+        pass
     return True
-
-
-def _is_old(path: Path) -> bool:
-    return time.time() - path.stat().st_mtime > _STALE_SECONDS
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
@@ -356,19 +355,14 @@ def _check(shown: str, entries: list[zipfile.ZipInfo]) -> None:
     if twice:
         raise ArchiveError(f"{shown!r} has more than one entry named {twice[0]!r}, so it is ambiguous.")
     for entry in entries:
-        if _leads_out(entry.filename):
-            raise ArchiveError(f"{shown!r} has an entry named {entry.filename!r}, which leads out of the archive.")
+        name = entry.filename
+        is_absolute = name.startswith("/") or any(mark in name for mark in ":\\\0")
+        if not name or is_absolute or ".." in name.split("/"):
+            raise ArchiveError(f"{shown!r} has an entry named {name!r}, which leads out of the archive.")
         kind = entry.external_attr >> 28
         is_packed_as_usual = entry.compress_type in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
         if entry.flag_bits & _ENCRYPTED or not is_packed_as_usual or kind == 0o12:
-            raise ArchiveError(
-                f"{entry.filename!r} in {shown!r} is encrypted, a link, or compressed in an unusual way."
-            )
-
-
-def _leads_out(name: str) -> bool:
-    is_absolute = name.startswith("/") or ":" in name or "\\" in name or "\0" in name
-    return not name or is_absolute or ".." in name.split("/")
+            raise ArchiveError(f"{name!r} in {shown!r} is encrypted, a link, or compressed in an unusual way.")
 
 
 _VARIABLE = "SOURCE_DATE_EPOCH"

@@ -1,4 +1,4 @@
-"""Optional libraries, imported when a method needs them."""
+"""Libraries: optional ones, imported when a method needs them; versions of all; and functions compiled by numba."""
 
 from __future__ import annotations
 
@@ -47,22 +47,9 @@ def optional_module(module: str, what: str, package: str, extra: str) -> Any:
 
 _REQUIRED = ("torch", "numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "narwhals", "statsmodels", "altair")
 _OPTIONAL = (
-    "numba",
-    "xgboost",
-    "xgboost-cpu",
-    "lightgbm",
-    "catboost",
-    "onnxruntime",
-    "skops",
-    "dask",
-    "pyspark",
-    "duckdb",
-    "deltalake",
-    "xlsxwriter",
-    "python-docx",
-    "fairlearn",
-    "shap",
-)
+    "numba", "xgboost", "xgboost-cpu", "lightgbm", "catboost", "onnxruntime", "skops", "dask", "pyspark", "duckdb",
+    "deltalake", "xlsxwriter", "python-docx", "fairlearn", "shap",
+)  # fmt: skip
 
 
 def versions() -> dict[str, str]:
@@ -116,9 +103,10 @@ def compiled_in_order(function: Function) -> Function:
 
 
 def _cached(function: Function, **options: Any) -> Function:
-    import numba  # which the package does without until trees or compiled training need it
+    import numba  # an optional library, which only the modules of compiled functions need
 
+    options |= {"nogil": True, "error_model": "numpy"}
     try:
-        return cast(Function, numba.njit(function, nogil=True, error_model="numpy", cache=True, **options))
+        return cast(Function, numba.njit(function, cache=True, **options))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written to
-        return cast(Function, numba.njit(function, nogil=True, error_model="numpy", **options))
+        return cast(Function, numba.njit(function, **options))

@@ -1,10 +1,11 @@
-"""Modules of the package run as processes with limits, for work that may crash, hang or exhaust memory.
+"""Processes: pools that run functions, objects that they share, and limits for modules that open hostile files.
 
-Local processes that run functions, for any script or notebook.
+Neither Python's pools nor joblib's: in the former, each process runs the user's script again, which must then be
+guarded; the latter outlive a killed parent by a minute, and ending them at once fails after a call was canceled. The
+pools unpickle what their processes answer, so hostile files are opened by modules of their own, with limits on memory
+and time, whose answers are plain data.
 
-In Python's pools, each process reads the user's script again, which must then be guarded. joblib's do not, but their
-processes outlive a killed parent by a minute, and ending them at once fails after a call was canceled. This file is
-both sides of the pipe; as a program it is the side that runs functions.
+As a program, this file is a process of a pool. It imports no torch, which processes that open files do not need.
 """
 
 from __future__ import annotations
@@ -27,7 +28,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 from io import BytesIO
 from pathlib import Path
-from threading import Lock
 from types import TracebackType
 from typing import IO, TYPE_CHECKING, Any, ParamSpec, TypeVar
 
@@ -39,9 +39,13 @@ from evenhand.exceptions import EvenhandError
 from evenhand.system.files import temporary_path
 from evenhand.system.threads import Later, Threads, consumed_in_order, keep_freed_memory, on_this_core, one_thread_each
 
-if TYPE_CHECKING:  # imported where it is used: the processes that open model files do without torch
+if TYPE_CHECKING:
     import torch
     from torch import Tensor
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
 
 _ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
@@ -72,10 +76,6 @@ def limit_resources(memory: int, seconds: float | None = None) -> None:
     for what, limit in limits.items():
         hard = resource.getrlimit(what)[1]
         resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
-
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
 class Workers(Executor):
@@ -133,32 +133,28 @@ class Workers(Executor):
         try:
             process = self._idle.get_nowait()
         except queue.Empty:
-            process = self._started()
-        found, error = process.call(fn, args, kwargs)
+            with self._lock:
+                if self._is_ended:
+                    raise BrokenExecutor("the processes were ended") from None
+                process = _Process()
+                self._all.append(process)
+        result: T
+        result, error = process.call(fn, args, kwargs)
         self._idle.put(process)
         if error is not None:
             raise error
-        result: T = found
         return result
-
-    def _started(self) -> _Process:
-        with self._lock:
-            if self._is_ended:
-                raise BrokenExecutor("the processes were ended")
-            process = _Process()
-            self._all.append(process)
-            return process
 
 
 class _Process:
     def __init__(self) -> None:
-        found = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path)
+        known = os.pathsep.join(str(Path(folder).absolute()) for folder in sys.path)
         # Everything worth knowing is in the result. Ctrl-C only reaches the parent, which ends this one.
         self._running = subprocess.Popen(
             [sys.executable, "-W", "ignore", *module_command("evenhand.system.processes")[1:]],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=module_environment() | {"PYTHONPATH": found},
+            env=module_environment() | {"PYTHONPATH": known},
             start_new_session=True,
         )
 
@@ -170,11 +166,11 @@ class _Process:
         try:
             pickle.dump((fn, args, kwargs), asks, pickle.HIGHEST_PROTOCOL)
             asks.flush()
-            found: tuple[Any, Any] = pickle.load(answers)
+            answer: tuple[Any, Any] = pickle.load(answers)
         except (OSError, EOFError, pickle.UnpicklingError, ValueError) as error:
             code = self._running.wait()
             raise BrokenExecutor(f"process {self._running.pid} ended with code {code}") from error
-        return found
+        return answer
 
     def end(self) -> None:
         self._running.kill()
@@ -185,35 +181,28 @@ class _Process:
                 pipe.close()
 
 
-def _serve(asks: IO[bytes], answers: IO[bytes]) -> None:
-    """Run functions until no one asks anymore."""
-    while True:
-        try:
-            fn, args, kwargs = pickle.load(asks)
-        except EOFError:
-            return
-        found, error = None, None
-        try:
-            found = fn(*args, **kwargs)
-        except Exception as raised:
-            error = raised
-        pickle.dump((found, error), answers, pickle.HIGHEST_PROTOCOL)
-        answers.flush()
-
-
 def _main() -> None:
+    """Run functions until no one asks anymore."""
     asks, answers = (os.fdopen(os.dup(number), mode) for number, mode in ((0, "rb"), (1, "wb")))
     # Work that reads or prints must not use the pipes.
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
-    with suppress(BrokenPipeError):  # the process that asked is gone
-        _serve(asks, answers)
+    with suppress(EOFError, BrokenPipeError):  # the process that asked is gone
+        while True:
+            fn, args, kwargs = pickle.load(asks)
+            result, error = None, None
+            try:
+                result = fn(*args, **kwargs)
+            except Exception as raised:
+                error = raised
+            pickle.dump((result, error), answers, pickle.HIGHEST_PROTOCOL)
+            answers.flush()
 
 
 _SMALLEST_APART = 4096  # bytes; smaller arrays are not worth a separate place in the file
 _ALIGNMENT = 64  # bytes, as numpy and torch align what they allocate
-_OPENING = Lock()
+_OPENING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -295,7 +284,7 @@ def parcel(value: Any, folder: Path) -> Iterator[Parcel]:
 
 
 class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # has no types
-    """Write large arrays, and the memory of tensors, to a file as they are found."""
+    """Write large arrays, and the memory of tensors, to a file as they are met."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self.stream = BytesIO()
@@ -305,9 +294,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # has no types
         super().__init__(self.stream, protocol=5, buffer_callback=self._is_kept_inside)
 
     def reducer_override(self, obj: Any) -> Any:
-        import torch
-
-        if type(obj) is torch.Tensor and _is_plain(obj):
+        if (torch := sys.modules.get("torch")) and type(obj) is torch.Tensor and _is_plain(obj):
             storage = obj.untyped_storage()
             # Tensors that share memory continue to share it: a repeated array is not written again.
             memory = self._memories.setdefault(
@@ -329,9 +316,7 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc] # has no types
 
 def _is_plain(tensor: Tensor) -> bool:
     """Whether a tensor is fully described by its memory, type and strides."""
-    import torch
-
-    is_dense = tensor.layout == torch.strided and tensor.device.type == "cpu" and not tensor.is_quantized
+    is_dense = str(tensor.layout) == "torch.strided" and tensor.device.type == "cpu" and not tensor.is_quantized
     return is_dense and not (tensor.requires_grad or tensor.is_conj() or tensor.is_neg()) and not tensor.__dict__
 
 
@@ -342,8 +327,6 @@ def _tensor(
 
     return torch.empty(0, dtype=dtype).set_(torch.from_numpy(memory).untyped_storage(), offset, shape, stride)
 
-
-R = TypeVar("R")
 
 _AHEAD = 2  # items begun beyond one for each process: bounds memory
 
@@ -388,10 +371,11 @@ class Processes:
 
 def _result(sent: Parcel, item: Any) -> Any:
     """In a process: what the function returns."""
-    from torch import Tensor
+    import torch
 
     keep_freed_memory()
-    copyreg.pickle(Tensor, _as_array)
+    # torch's own way copies a result several times.
+    copyreg.pickle(torch.Tensor, lambda tensor: (torch.from_numpy, (tensor.numpy(),)))
     with on_this_core(), one_thread_each():
         try:
             return opened(sent)(item)
@@ -400,17 +384,6 @@ def _result(sent: Parcel, item: Any) -> Any:
         except Exception as error:
             error.add_note(traceback.format_exc())  # which cannot be sent between processes
             raise
-
-
-def _as_array(tensor: Tensor) -> tuple[Callable[[NDArray[Any]], Tensor], tuple[NDArray[Any]]]:
-    """How a result is pickled: torch's way copies it several times."""
-    return _of_array, (tensor.numpy(),)
-
-
-def _of_array(values: NDArray[Any]) -> Tensor:
-    import torch
-
-    return torch.from_numpy(values)
 
 
 if __name__ == "__main__":

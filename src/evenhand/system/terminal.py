@@ -1,4 +1,4 @@
-"""Progress of long work: a bar on a terminal, plain lines elsewhere."""
+"""What a terminal shows: progress of long work, text without control characters, and output that no one reads."""
 
 from __future__ import annotations
 
@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 PATIENCE = 2.0
 """Seconds without output that users do not mind."""
@@ -102,11 +105,7 @@ def printable(text: str) -> str:
     >>> print(printable("income\x1b[2J \u202etxet"))
     income\x1b[2J \u202etxet
     """
-    return _HIDDEN.sub(lambda found: found[0].encode("unicode_escape").decode("ascii"), text)
-
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
+    return _HIDDEN.sub(lambda match: match[0].encode("unicode_escape").decode("ascii"), text)
 
 
 class _Outlet(io.FileIO):

@@ -1,4 +1,4 @@
-"""Number of threads: cores to use, and libraries kept from splitting single operations."""
+"""Cores and threads: how many to use, work that they share in order, and the memory of this process."""
 
 from __future__ import annotations
 

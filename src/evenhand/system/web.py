@@ -1,11 +1,8 @@
-"""Answers of web servers over private connections.
+"""Answers of web servers over private connections, and downloads that are complete or absent.
 
-Uses the standard library, which trusts the system's certificates and takes proxies from the environment.
-
-Downloads that are complete or absent.
-
-Not pooch: it accepts an empty answer as a file, retries after a refusal, follows redirects to plain http, and trusts
-the certificates of requests even if a bank's network needs the system's.
+The standard library trusts the system's certificates and takes proxies from the environment. pooch would accept an
+empty answer as a file, retry after a refusal, follow redirects to plain http, and trust the certificates of requests
+even if a bank's network needs the system's.
 """
 
 from __future__ import annotations
@@ -58,9 +55,16 @@ def open_url(url: str, headers: Mapping[str, str] | None = None, *, timeout: flo
         If there is no answer, or an error (`urllib.error.HTTPError`).
     """
     check_secure(url)
-    address, login = _without_login(url)
-    sent = {"User-Agent": "evenhand", "Accept-Encoding": "identity", **login, **(headers or {})}
-    return build_opener(_CheckedRedirects).open(Request(address, headers=sent), timeout=timeout)
+    sent = {"User-Agent": "evenhand", "Accept-Encoding": "identity"}
+    parts = urlsplit(url)
+    login, at, host = parts.netloc.rpartition("@")
+    if at:
+        user, _, password = login.partition(":")
+        code = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
+        sent["Authorization"] = f"Basic {code}"
+        url = urlunsplit(parts._replace(netloc=host))
+    request = Request(url, headers={**sent, **(headers or {})})
+    return build_opener(_CheckedRedirects).open(request, timeout=timeout)
 
 
 def check_secure(url: str) -> None:
@@ -73,12 +77,6 @@ def check_secure(url: str) -> None:
     """
     if not _is_secure(url):
         raise InvalidInputError(f"`url` must be an https address, got {url!r}.")
-
-
-def announced_size(headers: Mapping[str, str]) -> int | None:
-    """Number of bytes that an answer announces; None if it does not."""
-    announced = headers.get("Content-Length")
-    return int(announced) if announced and announced.isdigit() else None
 
 
 def reason_of(error: BaseException | None) -> str:
@@ -94,17 +92,6 @@ def _is_secure(url: str) -> bool:
     """Whether `url` is https, or http that never leaves this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
-
-
-def _without_login(url: str) -> tuple[str, dict[str, str]]:
-    """An address without user and password, and the header that sends them."""
-    parts = urlsplit(url)
-    login, at, host = parts.netloc.rpartition("@")
-    if not at:
-        return url, {}
-    user, _, password = login.partition(":")
-    code = base64.b64encode(f"{unquote(user)}:{unquote(password)}".encode()).decode()
-    return urlunsplit(parts._replace(netloc=host)), {"Authorization": f"Basic {code}"}
 
 
 class _CheckedRedirects(HTTPRedirectHandler):
@@ -193,7 +180,9 @@ def download_file(
             failure = error
             if isinstance(error, HTTPError):
                 error.close()
-            if not _may_pass(error):
+                if error.code < 500 and error.code not in (408, 429):  # a refusal, such as 404
+                    break
+            elif isinstance(error, OSError) and error.errno == errno.ENOSPC:
                 break
         else:
             return target
@@ -207,7 +196,8 @@ def _receive(
     url: str, stream: IO[bytes], sha256: str | None, progress: Progress | None, timeout: float, folder: Path
 ) -> None:
     with open_url(url, timeout=timeout) as response:
-        total = announced_size(response.headers)
+        announced = response.headers.get("Content-Length")
+        total = int(announced) if announced and announced.isdigit() else None
         room = Room.of(folder)
         room.check(total or 0)
         digest, received = hashlib.sha256(), 0
@@ -226,13 +216,6 @@ def _receive(
         raise BrokenDownloadError(f"its sha256 is {digest.hexdigest()}, not {sha256}")
 
 
-def _may_pass(error: Exception) -> bool:
-    """Whether to try again: not after a refusal such as 404, and not on a full disk."""
-    if isinstance(error, HTTPError):
-        return error.code >= 500 or error.code in (408, 429)
-    return not (isinstance(error, OSError) and error.errno == errno.ENOSPC)
-
-
 @contextmanager
 def progress_bar(description: str) -> Iterator[Progress]:
     """Yield a callback for `download_file` that draws a bar on a terminal and nothing elsewhere.
@@ -247,7 +230,4 @@ def progress_bar(description: str) -> Iterator[Progress]:
     with Bar(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(description, total=None)
 
-        def update(received: int, total: int | None) -> None:
-            bar.update(task, completed=received, total=total)
-
-        yield update
+        yield lambda received, total: bar.update(task, completed=received, total=total)

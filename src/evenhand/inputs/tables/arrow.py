@@ -1,4 +1,4 @@
-"""Parquet files, folders of them, and Arrow (Feather) files."""
+"""Parquet files, folders of them, Arrow (Feather) files, and streams of record batches, stored as Parquet."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -19,7 +19,15 @@ from pyarrow import ipc
 from evenhand.exceptions import DataFileError, InvalidTypeError
 from evenhand.inputs.fingerprints import hash_rows
 from evenhand.inputs.tables.columns import drift, kinds_of, usable_type
-from evenhand.inputs.tables.raw import DataFile, LocalFile, check_names, fingerprint_files, reading
+from evenhand.inputs.tables.raw import (
+    DataFile,
+    LocalFile,
+    LocalTable,
+    RawTable,
+    check_names,
+    fingerprint_files,
+    reading,
+)
 from evenhand.system.files import PrivateFolder, write_atomically
 from evenhand.system.threads import in_order
 
@@ -52,26 +60,24 @@ def partition_values(paths: Sequence[str], where: str) -> tuple[pa.Schema, tuple
     """
     folders = [[part for part in path.split("/")[:-1] if "=" in part] for path in paths]
     names = [tuple(part.partition("=")[0] for part in parts) for parts in folders]
-    other = next((place for place, found in enumerate(names) if found != names[0]), None)
+    other = next((place for place, columns in enumerate(names) if columns != names[0]), None)
     if other is not None:
         raise DataFileError(
             f"{where} has files in folders that name different columns: {paths[0]!r} {list(names[0])}, "
             f"{paths[other]!r} {list(names[other])}; all files must be in folders with the same names."
         )
-    as_text = _read(folders, pa.schema([(name, pa.string()) for name in (names[0] if names else ())]))
-    schema = pa.schema([(name, _type([found.get(name) for found in as_text])) for name in (names[0] if names else ())])
-    return schema, tuple(_read(folders, schema))
 
+    def values_as(kinds: Mapping[str, pa.DataType]) -> tuple[Mapping[str, object], ...]:
+        hive = ds.HivePartitioning(pa.schema(list(kinds.items())))
+        return tuple(ds.get_partition_keys(hive.parse("/".join([*parts, ""]))) for parts in folders)
 
-def _read(folders: Sequence[Sequence[str]], schema: pa.Schema) -> list[Mapping[str, object]]:
-    hive = ds.HivePartitioning(schema)
-    return [ds.get_partition_keys(hive.parse("/".join([*parts, ""]))) for parts in folders]
-
-
-def _type(values: Sequence[object]) -> pa.DataType:
-    """The type of values that were read as text."""
-    given = [str(value) for value in values if value is not None]
-    return pa.int64() if given and all(map(_WHOLE.fullmatch, given)) else pa.string()
+    kinds = dict.fromkeys(names[0] if names else (), pa.string())
+    texts = values_as(kinds)
+    for name in kinds:
+        given = [str(values[name]) for values in texts if values.get(name) is not None]
+        if given and all(map(_WHOLE.fullmatch, given)):
+            kinds[name] = pa.int64()
+    return pa.schema(list(kinds.items())), values_as(kinds)
 
 
 _ROWS = 1 << 17
@@ -149,19 +155,19 @@ class ParquetFile:
 
     def _with_partition(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
         """Columns of a part of the file; columns it does not hold come from the names of its folders."""
-        found = {}
-        for name in columns:
+
+        def column(name: str) -> pa.ChunkedArray:
             if name in table.column_names:
-                found[name] = table.column(name)
-            else:
-                value = pa.scalar(self.values.get(name), self.partition.field(name).type)
-                found[name] = pa.chunked_array([pa.repeat(value, len(table))])
-        return pa.table(found)
+                return table.column(name)
+            value = pa.scalar(self.values.get(name), self.partition.field(name).type)
+            return pa.chunked_array([pa.repeat(value, len(table))])
+
+        return pa.table({name: column(name) for name in columns})
 
 
 @dataclass(frozen=True)
-class ParquetFiles:
-    """Parquet files with the same columns: a `RawTable`.
+class ParquetFiles(RawTable):
+    """Parquet files with the same columns.
 
     Attributes
     ----------
@@ -182,8 +188,6 @@ class ParquetFiles:
     schema: pa.Schema
     version: str = ""
     content: str = ""
-    is_declared = True
-    notes: ClassVar[tuple[str, ...]] = ()
 
     @classmethod
     def of(cls, name: str, files: Sequence[DataFile], paths: Sequence[str]) -> ParquetFiles:
@@ -204,11 +208,11 @@ class ParquetFiles:
             If a file cannot be read, or its columns differ from those of the first.
         """
         partition, values = partition_values(paths, repr(name))
-        parts = [ParquetFile(file, partition, found) for file, found in zip(files, values, strict=True)]
+        parts = [ParquetFile(file, partition, of_file) for file, of_file in zip(files, values, strict=True)]
         n_threads = 1 if all(file.is_near for file in files) else _REQUESTS
-        found = list(in_order(ParquetFile.looked_at, parts, n_threads))
-        first, expected = found[0]
-        for part, schema in found:
+        opened = list(in_order(ParquetFile.looked_at, parts, n_threads))
+        first, expected = opened[0]
+        for part, schema in opened:
             check_names(schema.names, part.name)
             differences = drift(kinds_of(expected), kinds_of(schema))
             if differences:
@@ -216,7 +220,7 @@ class ParquetFiles:
                     f"{part.name!r} has different columns from {first.name!r}: {differences}; all files must have "
                     "the same columns."
                 )
-        return cls(name, tuple(part for part, _ in found), expected)
+        return cls(name, tuple(part for part, _ in opened), expected)
 
     @classmethod
     def at(cls, file: LocalFile) -> ParquetFiles:
@@ -229,17 +233,11 @@ class ParquetFiles:
         """
         if not file.path.is_dir():
             return cls.of(file.name, [file], [file.path.name])
-        found = {path.relative_to(file.path).as_posix(): path for path in file.path.rglob("*.parquet")}
-        paths = parquet_below(found, file.name)
-        return cls.of(file.name, [LocalFile.at(found[path]) for path in paths], paths)
-
-    @property
-    def where(self) -> str:
-        """Name of the table, for messages."""
-        return repr(self.name)
+        below = (path.relative_to(file.path).as_posix() for path in file.path.rglob("*.parquet"))
+        paths = parquet_below(below, file.name)
+        return cls.of(file.name, [LocalFile.at(file.path / path) for path in paths], paths)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of all rows."""
         for file in self.files:
             with reading(repr(file.name)):
                 yield from file.pieces(columns)
@@ -249,50 +247,26 @@ class ParquetFiles:
         return self.content or fingerprint_files(part.file for part in self.files)
 
 
-@dataclass(frozen=True)
-class ArrowFile:
-    """An Arrow file, also called Feather: a `RawTable`."""
+class ArrowFile(LocalTable):
+    """An Arrow file, also called Feather.
 
-    file: LocalFile
-    schema: pa.Schema
-    is_declared = True
-    version = ""
-    notes: ClassVar[tuple[str, ...]] = ()
+    Raises
+    ------
+    DataFileError
+        If it cannot be read.
+    """
 
-    @classmethod
-    def at(cls, file: LocalFile) -> ArrowFile:
-        """The file at a path.
-
-        Raises
-        ------
-        DataFileError
-            If it cannot be read.
-        """
-        with reading(file.where), file.open() as source:
-            schema = ipc.open_file(source).schema
-        check_names(schema.names, file.name)
-        return cls(file, schema)
-
-    @property
-    def name(self) -> str:
-        """Name shown to users."""
-        return self.file.name
-
-    @property
-    def where(self) -> str:
-        """Name of the file, for messages."""
-        return self.file.where
+    def __init__(self, file: LocalFile) -> None:
+        super().__init__(file)
+        with reading(self.where), file.open() as source:
+            self.schema = ipc.open_file(source).schema
+        check_names(self.schema.names, self.name)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of all rows."""
         with reading(self.where), self.file.open() as source:
             file = ipc.open_file(source)
             for place in range(file.num_record_batches):
                 yield pa.Table.from_batches([file.get_batch(place)]).select(list(columns))
-
-    def fingerprint(self) -> str:
-        """SHA-256 of the file."""
-        return fingerprint_files([self.file])
 
 
 def parquet_below(paths: Iterable[str], name: str) -> list[str]:
@@ -303,20 +277,16 @@ def parquet_below(paths: Iterable[str], name: str) -> list[str]:
     DataFileError
         If there are none.
     """
-    found = sorted((path for path in paths if _is_data(path)), key=lambda path: path.split("/"))
-    if not found:
+
+    def is_data(path: str) -> bool:
+        *folders, file = path.split("/")
+        is_hidden = any(folder.startswith(_NOT_DATA) and "=" not in folder for folder in folders)
+        return path.endswith(".parquet") and not is_hidden and not file.startswith(_NOT_DATA)
+
+    kept = sorted(filter(is_data, paths), key=lambda path: path.split("/"))
+    if not kept:
         raise DataFileError(f"The folder {name!r} has no Parquet files.")
-    return found
-
-
-def _is_data(path: str) -> bool:
-    """Whether a file is data: neither its name nor that of a folder begins with a dot or an underscore."""
-    parts = path.split("/")
-    return (
-        path.endswith(".parquet")
-        and not any(part.startswith(_NOT_DATA) and "=" not in part for part in parts[:-1])
-        and not parts[-1].startswith(_NOT_DATA)
-    )
+    return kept
 
 
 @dataclass(frozen=True)
@@ -386,18 +356,18 @@ def written_down(table: StreamedTable, folder: Path | None = None) -> ParquetFil
     private = PrivateFolder()
     place = private.path if folder is None else folder
     content = hashlib.sha256(table.identity.encode()).hexdigest() if table.identity else ""
-    if not content or not _file_in(place, content).exists():
+
+    def path() -> Path:
+        return place / f"rows-{content[:16]}.parquet"
+
+    if not content or not path().exists():
         unnamed = place / "rows.parquet"
         with reading(repr(table.name)), write_atomically(unnamed) as temporary:
-            found = _write(table, temporary)
-        content = content or found
-        unnamed.replace(_file_in(place, content))
-    file = LocalFile(_file_in(place, content), table.name, private if folder is None else None)
+            digest = _write(table, temporary)
+        content = content or digest
+        unnamed.replace(path())
+    file = LocalFile(path(), table.name, private if folder is None else None)
     return replace(ParquetFiles.of(table.name, [file], [file.path.name]), version=table.version, content=content)
-
-
-def _file_in(folder: Path, content: str) -> Path:
-    return folder / f"rows-{content[:16]}.parquet"
 
 
 def _write(table: StreamedTable, out: Path) -> str:

@@ -1,16 +1,13 @@
 """The type in which each column of a file is read, decided on all of its rows, and the columns in these types.
 
-Numbers written as text: which cells are numbers, in which notation, and their values.
-
-Pure functions on Arrow arrays. A column is read as numbers only if every cell is a number. If it can be read in two
-ways, such as 1,234 as 1234 or as 1.234, the column is rejected unless a different column or the user decides.
+Text is read as numbers only if every cell is a number. If a column can be read in two ways, such as 1,234 as 1234 or as
+1.234, it is rejected unless a different column or the user decides.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -124,6 +121,7 @@ _PATTERN = (
     rf"[{_SPACE}]?(?P<percent>%)?(?P<after>{_CURRENCY})?(?P<close>\))?$"
 )
 _FEW = 1000
+_TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 _MARKS = {"": None, ",": ",", ".": r"\.", " ": f"[{_SPACE}]", "'": r"['\x{2019}]"}
 
 
@@ -150,6 +148,8 @@ PLAIN = Notation(".")
 NOTATIONS = frozenset(Notation(d, t) for d in DECIMALS for t in ("", *THOUSANDS) if d != t)
 """Every supported notation."""
 
+_ANY_NOTATION = "|".join(f"(?:{notation.pattern})" for notation in sorted(NOTATIONS))
+
 
 @dataclass(frozen=True)
 class NumberEvidence:
@@ -169,6 +169,8 @@ class NumberEvidence:
         Whether every number is in the usual notation of programs, and a whole number that fits in 64 bits.
     example, other
         A number in an unusual notation, else any number; and a cell that is not a number.
+    is_logical
+        Whether every cell is true or false.
     """
 
     n: int = 0
@@ -182,6 +184,7 @@ class NumberEvidence:
     is_whole: bool = True
     example: str = ""
     other: str | None = None
+    is_logical: bool = True
 
     def __add__(self, more: NumberEvidence) -> NumberEvidence:
         first = self if self.example and (more.is_plain or not self.is_plain) else more
@@ -197,6 +200,7 @@ class NumberEvidence:
             self.is_whole and more.is_whole,
             first.example or self.example,
             self.other if self.other is not None else more.other,
+            self.is_logical and more.is_logical,
         )
 
     @property
@@ -227,7 +231,7 @@ def number_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
     counts = cells.value_counts()
     values, times = counts.field("values"), counts.field("counts")
     parts = _parts(values)
-    is_number = pc.and_(pc.is_valid(parts["body"]), _fits_any(parts["body"]))
+    is_number = pc.fill_null(pc.match_substring_regex(parts["body"], _ANY_NOTATION), False)
     numbers = {name: part.filter(is_number) for name, part in parts.items()}
     texts, others = values.filter(is_number), values.filter(pc.invert(is_number))
     is_plain = pc.fill_null(pc.match_substring_regex(texts, PLAIN.pattern.replace("^", "^[-+]?", 1)), False)
@@ -248,6 +252,7 @@ def number_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
         is_whole=_cast(texts, pa.int64()) is not None,
         example=_first(decorated) or _first(texts) or "",
         other=_first(others),
+        is_logical=_all(pc.is_in(values, value_set=pa.array([*_TRUE, *_FALSE]))),
     )
 
 
@@ -255,12 +260,6 @@ def plain_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
     """Values of cells that are all numbers in the usual notation, else None: a fast check before a slow one."""
     numbers = _cast(cells, pa.float64())
     return None if numbers is None or numbers.null_count or _any(pc.is_nan(numbers)) else numbers
-
-
-def whole_numbers(cells: pa.ChunkedArray) -> pa.ChunkedArray | None:
-    """Values of cells that are all whole numbers in the usual notation and fit in 64 bits, else None."""
-    numbers = _cast(cells, pa.int64())
-    return None if numbers is None or numbers.null_count else numbers
 
 
 def plain_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
@@ -274,14 +273,11 @@ def plain_evidence(cells: pa.ChunkedArray) -> NumberEvidence:
         n=len(cells),
         n_numbers=len(cells),
         notations=frozenset(fits),
-        has_marks=not is_whole and (_have_points(cells[:_FEW]) or _have_points(cells)),
+        has_marks=not is_whole and any(_any(pc.match_substring(some, ".")) for some in (cells[:_FEW], cells)),
         is_whole=is_whole,
         example=_first(cells) or "",
+        is_logical=not len(cells),
     )
-
-
-def _have_points(cells: pa.ChunkedArray) -> bool:
-    return _any(pc.match_substring(cells, "."))
 
 
 def _have_thousands(cells: pa.ChunkedArray) -> bool:
@@ -409,15 +405,6 @@ def _parts(cells: Any) -> dict[str, Any]:
     return {name: texts_where(is_sound, part) for name, part in parts.items()}
 
 
-@cache
-def _any_notation() -> str:
-    return "|".join(f"(?:{notation.pattern})" for notation in sorted(NOTATIONS))
-
-
-def _fits_any(body: Any) -> Any:
-    return pc.fill_null(pc.match_substring_regex(body, _any_notation()), False)
-
-
 def _is_there(part: Any) -> Any:
     return pc.fill_null(pc.not_equal(part, ""), False)
 
@@ -456,7 +443,6 @@ MISSING_WORDS = (
 )  # fmt: skip
 """Cells without a value: those that pandas treats as missing, and the dot of SAS."""
 
-_TRUE, _FALSE = ("true", "True", "TRUE"), ("false", "False", "FALSE")
 _MANY_NUMBERS = 0.5
 
 
@@ -485,8 +471,8 @@ class ColumnReading:
             return column if column.type.equals(kind) else column.cast(kind)
         texts = column.cast(pa.string())
         if self.notation is None and not is_text(self.kind) and not pa.types.is_boolean(self.kind):
-            numbers = (whole_numbers if pa.types.is_integer(self.kind) else plain_numbers)(texts)
-            if numbers is not None:
+            numbers = _cast(texts, self.kind) if pa.types.is_integer(self.kind) else plain_numbers(texts)
+            if numbers is not None and not numbers.null_count:
                 return numbers
         cells = _cells(texts, self.missing)
         if self.notation is not None:
@@ -524,9 +510,15 @@ class TypedColumns:
         """
         check_usable(raw.schema, columns, raw.where)
         texts = [name for name in columns if is_text(raw.schema.field(name).type)]
-        missing = (*MISSING_WORDS, *reading.missing)
-        found = _evidence(raw, texts, missing)
-        decimal = sure_decimal(evidence.numbers for evidence in found.values())
+        found = dict.fromkeys(texts, NumberEvidence())
+        for piece in raw.pieces(texts) if texts else ():
+            for name in texts:
+                cells = piece.column(name).cast(pa.string())
+                if plain_numbers(cells) is not None:
+                    found[name] += plain_evidence(cells)
+                else:
+                    found[name] += number_evidence(_cells(cells, (*MISSING_WORDS, *reading.missing)))
+        decimal = sure_decimal(found.values())
         readings, notes = {}, []
         for name in columns:
             if name in found:
@@ -552,49 +544,23 @@ class TypedColumns:
         return pa.table({name: self.readings[name].of(table.column(name)) for name in names})
 
 
-@dataclass(frozen=True)
-class _TextEvidence:
-    """What the cells of a text column show: numbers, and whether each is true or false."""
-
-    numbers: NumberEvidence = field(default_factory=NumberEvidence)
-    is_logical: bool = True
-
-    def __add__(self, more: _TextEvidence) -> _TextEvidence:
-        return _TextEvidence(self.numbers + more.numbers, self.is_logical and more.is_logical)
-
-
-def _evidence(raw: RawTable, texts: Sequence[str], missing: tuple[str, ...]) -> dict[str, _TextEvidence]:
-    """What every row of text columns shows."""
-    found = {name: _TextEvidence() for name in texts}
-    if not texts:
-        return found
-    for piece in raw.pieces(texts):
-        for name in texts:
-            written = piece.column(name).cast(pa.string())
-            if plain_numbers(written) is not None:
-                found[name] += _TextEvidence(plain_evidence(written), is_logical=not len(written))
-                continue
-            cells = _cells(written, missing)
-            is_logical = found[name].is_logical and bool(
-                pc.all(pc.is_in(cells.drop_null(), value_set=pa.array([*_TRUE, *_FALSE])), min_count=0).as_py()
-            )
-            found[name] += _TextEvidence(number_evidence(cells), is_logical)
-    return found
-
-
 def _text_reading(
-    name: str, found: _TextEvidence, file_decimal: str | None, is_declared: bool, reading: ReadOptions
+    name: str, numbers: NumberEvidence, file_decimal: str | None, is_declared: bool, reading: ReadOptions
 ) -> tuple[ColumnReading, str]:
     """How a text column is read, and notes on it."""
-    numbers, missing = found.numbers, (*MISSING_WORDS, *reading.missing)
+    missing = (*MISSING_WORDS, *reading.missing)
     as_text = ColumnReading(pa.string(), missing=reading.missing if is_declared else missing)
     if not numbers.n:  # nothing shows the type
         return (as_text if is_declared else ColumnReading(pa.float64(), missing=missing)), ""
     if not numbers.are_numbers:
-        if found.is_logical and not is_declared:
+        if numbers.is_logical and not is_declared:
             return ColumnReading(pa.bool_(), missing=missing), ""
-        is_odd = numbers.n_numbers >= _MANY_NUMBERS * numbers.n
-        return as_text, _on_other_cells(name, numbers) if is_odd else ""
+        if numbers.n_numbers < _MANY_NUMBERS * numbers.n:
+            return as_text, ""
+        return as_text, (
+            f"{name}: {numbers.n_numbers:,} of {numbers.n:,} values are numbers, but others, such as "
+            f"{numbers.other!r}, are not, so all were read as text; name words for a missing value with --missing."
+        )
     if numbers.is_plain and is_declared:
         return (
             as_text,
@@ -603,19 +569,9 @@ def _text_reading(
     notation = choose_notation(name, numbers, file_decimal, reading)
     if numbers.is_plain and (notation.decimal == "." or not numbers.has_marks):
         return ColumnReading(pa.int64() if numbers.is_whole else pa.float64(), missing=missing), ""
-    return ColumnReading(pa.float64(), notation, missing), _on_conversion(name, numbers, notation)
-
-
-def _on_conversion(name: str, found: NumberEvidence, notation: Notation) -> str:
-    value = numbers_of(pa.chunked_array([[found.example]]), notation)[0].as_py()
-    return f"{name}: {found.n:,} values like {found.example!r} were read as numbers, this one as {value:.15g}."
-
-
-def _on_other_cells(name: str, found: NumberEvidence) -> str:
-    return (
-        f"{name}: {found.n_numbers:,} of {found.n:,} values are numbers, but others, such as {found.other!r}, are "
-        "not, so all were read as text; name words for a missing value with --missing."
-    )
+    value = numbers_of(pa.chunked_array([[numbers.example]]), notation)[0].as_py()
+    note = f"{name}: {numbers.n:,} values like {numbers.example!r} were read as numbers, this one as {value:.15g}."
+    return ColumnReading(pa.float64(), notation, missing), note
 
 
 def _cells(column: pa.ChunkedArray, missing: Sequence[str]) -> pa.ChunkedArray:

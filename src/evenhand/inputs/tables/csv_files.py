@@ -12,7 +12,6 @@ import csv
 import gzip
 import io
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from itertools import chain, islice
 from typing import IO, Any
 
@@ -22,7 +21,7 @@ from pyarrow import csv as arrow_csv
 
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.read_options import ReadOptions
-from evenhand.inputs.tables.raw import LocalFile, check_names, fingerprint_files, header_row, named, reading
+from evenhand.inputs.tables.raw import LocalFile, LocalTable, check_names, header_row, named, reading
 
 _SEPARATORS = ",;\t|"
 _BLOCK = 32 << 20
@@ -32,8 +31,8 @@ _END = "\0"  # a line that no file has, because NUL characters are rejected
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
-class CsvFile:
-    """A CSV file, plain or gzip: a `RawTable` of text.
+class CsvFile(LocalTable):
+    """A CSV file, plain or gzip: a table of text.
 
     Parameters
     ----------
@@ -49,10 +48,9 @@ class CsvFile:
     """
 
     is_declared = False
-    version = ""
 
     def __init__(self, file: LocalFile, options: ReadOptions) -> None:
-        self.file = file
+        super().__init__(file)
         # A byte order mark is not part of the first name.
         given = options.encoding
         self.encoding = "utf-8-sig" if given is None or codecs.lookup(given).name == "utf-8" else given
@@ -63,35 +61,14 @@ class CsvFile:
         header = rows[place]
         self._lines_before = lines[place]
         self._width = len(header)
-        self._n_unnamed = _n_trailing_blanks(header)
+        self._n_unnamed = next((n for n, name in enumerate(reversed(header)) if name.strip()), len(header))
         names = named(header[: self._width - self._n_unnamed])
         check_names(names, file.name)
         self.schema = pa.schema([(name, pa.string()) for name in names])
-        self._titles = [" ".join(filter(None, (cell.strip() for cell in row))) for row in rows[:place] if any(row)]
-        self._n_empty = 0
+        titles = (" ".join(filter(None, (cell.strip() for cell in row))) for row in rows[:place] if any(row))
+        self.notes = tuple(f"{self.where}: the line {title!r} above the header was not read." for title in titles)
+        self._n_titles = len(self.notes)
         self._whole: pa.Table | None = None  # of a small file, for repeated reads
-
-    @property
-    def where(self) -> str:
-        """Name of the file, for messages."""
-        return self.file.where
-
-    @property
-    def name(self) -> str:
-        """Name shown to users."""
-        return self.file.name
-
-    def fingerprint(self) -> str:
-        """SHA-256 of the file."""
-        return fingerprint_files([self.file])
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was left out: lines above the header and, once all pieces were read, empty rows."""
-        notes = [f"{self.where}: the line {title!r} above the header was not read." for title in self._titles]
-        if self._n_empty:
-            notes.append(f"{self.where}: {self._n_empty:,} empty rows were not read.")
-        return tuple(notes)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows, as text.
@@ -125,7 +102,8 @@ class CsvFile:
             raise DataFileError(self._on_ragged_rows(n_ragged))
         if has_open_quote:
             self._check_quotes()
-        self._n_empty = n_empty
+        on_empty = (f"{self.where}: {n_empty:,} empty rows were not read.",) if n_empty else ()
+        self.notes = (*self.notes[: self._n_titles], *on_empty)
         self._whole = kept if n_pieces == 1 else None
 
     def _open(self) -> _Utf8:
@@ -199,26 +177,16 @@ class CsvFile:
 
     def _rows(self, *after: str) -> Iterator[tuple[int, list[str]]]:
         """Line number and cells of each row, slowly, and then of the remaining lines."""
-        with (
-            self._open() as file,
-            io.TextIOWrapper(io.BufferedReader(file), "utf-8", newline="") as text,
-            _cells_of_any_length(),
-        ):
-            reader = csv.reader(chain(text, after), delimiter=self.separator)
-            line = 1
-            for row in reader:
-                yield line, row
-                line = reader.line_num + 1
-
-
-@contextmanager
-def _cells_of_any_length() -> Iterator[None]:
-    """Let the standard library's parser read cells as long as a block."""
-    before = csv.field_size_limit(2 * _BLOCK)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(before)
+        before = csv.field_size_limit(2 * _BLOCK)
+        try:
+            with self._open() as file, io.TextIOWrapper(io.BufferedReader(file), "utf-8", newline="") as text:
+                reader = csv.reader(chain(text, after), delimiter=self.separator)
+                line = 1
+                for row in reader:
+                    yield line, row
+                    line = reader.line_num + 1
+        finally:
+            csv.field_size_limit(before)
 
 
 class _Utf8(io.RawIOBase):
@@ -286,7 +254,7 @@ def _sniffed(head: str, where: str) -> tuple[str, list[list[str]], list[int]]:
     The separator must occur in the header and make most rows as wide as the header. If several qualify, it is the one
     with the header higher up, then the most frequent one.
     """
-    found = []
+    candidates = []
     for separator in _SEPARATORS:
         rows, lines = [], []
         reader = csv.reader(io.StringIO(head, newline=""), delimiter=separator)
@@ -300,10 +268,10 @@ def _sniffed(head: str, where: str) -> tuple[str, list[list[str]], list[int]]:
         if any(cell.strip() for row in rows[place : place + 1] for cell in row):
             width, below = len(rows[place]), [row for row in rows[place + 1 :] if row]
             is_even = 2 * sum(len(row) == width for row in below) >= len(below)
-            found.append(((width > 1, is_even, -place, width), (separator, rows, lines)))
-    if not found:
+            candidates.append(((width > 1, is_even, -place, width), (separator, rows, lines)))
+    if not candidates:
         raise DataFileError(f"{where} is empty.")
-    return max(found, key=lambda one: one[0])[1]
+    return max(candidates, key=lambda one: one[0])[1]
 
 
 def _skip_line(file: io.BufferedReader[Any]) -> None:
@@ -321,10 +289,6 @@ def _skip_line(file: io.BufferedReader[Any]) -> None:
         if is_return and file.peek(1)[:1] == b"\n":
             file.read(1)
         return
-
-
-def _n_trailing_blanks(header: Sequence[str]) -> int:
-    return next((n for n, name in enumerate(reversed(header)) if name.strip()), len(header))
 
 
 def _is_blank(column: pa.ChunkedArray) -> pa.ChunkedArray:

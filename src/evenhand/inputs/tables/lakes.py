@@ -1,4 +1,4 @@
-"""Delta Lake tables, read with deltalake."""
+"""Tables of Delta Lake and Iceberg, and queries of DuckDB, as streams of record batches."""
 
 from __future__ import annotations
 
@@ -79,8 +79,11 @@ def delta_table(name: LakeName) -> StreamedTable:
         If deltalake is not installed.
     """
     deltalake = optional_module("deltalake", "A Delta table", "deltalake", "delta")
+    endpoint = next((os.environ[variable] for variable in _ENDPOINTS if os.environ.get(variable)), "")
+    # A plain http endpoint is allowed if the user set it in the environment.
+    options = {"allow_http": "true"} if endpoint.startswith("http://") else {}
     try:
-        table = deltalake.DeltaTable(name.place, storage_options=_storage_options())
+        table = deltalake.DeltaTable(name.place, storage_options=options)
     except deltalake.exceptions.TableNotFoundError:
         raise DataFileError(f"There is no Delta table {name.latest!r}; check its name.") from None
     except Exception as error:
@@ -108,18 +111,12 @@ def _delta_batches(deltalake: Any, table: Any) -> Any:
         dataset = table.to_pyarrow_dataset()
     except deltalake.exceptions.DeltaProtocolError:
         return pa.RecordBatchReader.from_stream(table.scan())
-    return pa.RecordBatchReader.from_batches(dataset.schema, _in_order(dataset))
 
+    def in_order() -> Iterator[Any]:
+        for fragment in sorted(dataset.get_fragments(), key=lambda fragment: str(fragment.path)):
+            yield from fragment.to_batches(dataset.schema, batch_size=_DELTA_ROWS, use_threads=False)
 
-def _in_order(dataset: Any) -> Iterator[Any]:
-    for fragment in sorted(dataset.get_fragments(), key=lambda fragment: str(fragment.path)):
-        yield from fragment.to_batches(dataset.schema, batch_size=_DELTA_ROWS, use_threads=False)
-
-
-def _storage_options() -> dict[str, str]:
-    """Allow deltalake a plain http endpoint that the user set in the environment."""
-    endpoint = next((os.environ[name] for name in _ENDPOINTS if os.environ.get(name)), "")
-    return {"allow_http": "true"} if endpoint.startswith("http://") else {}
+    return pa.RecordBatchReader.from_batches(dataset.schema, in_order())
 
 
 _METADATA = ".metadata.json"
@@ -139,14 +136,18 @@ def iceberg_table(name: LakeName) -> StreamedTable:
         If pyiceberg is not installed.
     """
     optional_module("pyiceberg", "An Iceberg table", "pyiceberg", "iceberg")
-    catalog, slash, identifier = name.place.partition("/")
-    if not name.place.endswith(_METADATA) and not (catalog and slash and "." in identifier):
+    from pyiceberg.catalog import load_catalog
+    from pyiceberg.table import StaticTable
+
+    catalog, _, identifier = name.place.partition("/")
+    is_file = name.place.endswith(_METADATA)
+    if not is_file and not (catalog and "." in identifier):
         raise DataFileError(
             f"{name.latest!r} must name a catalog and a table, like iceberg:lending/bank.loans, or a file that ends in "
             f"{_METADATA}."
         )
     with reading(repr(str(name))):
-        table = _opened(name, catalog, identifier)
+        table: Any = StaticTable.from_metadata(name.place) if is_file else load_catalog(catalog).load_table(identifier)
         snapshot = table.current_snapshot() if name.version is None else table.snapshot_by_id(name.version)
         if snapshot is None:
             known = ", ".join(str(entry.snapshot_id) for entry in table.history()) or "none"
@@ -158,15 +159,6 @@ def iceberg_table(name: LakeName) -> StreamedTable:
             version=f"snapshot {snapshot.snapshot_id} of the Iceberg table {table.metadata.table_uuid}",
             identity=f"iceberg:{table.metadata.table_uuid}:{snapshot.snapshot_id}",
         )
-
-
-def _opened(name: LakeName, catalog: str, identifier: str) -> Any:
-    from pyiceberg.catalog import load_catalog
-    from pyiceberg.table import StaticTable
-
-    if name.place.endswith(_METADATA):
-        return StaticTable.from_metadata(name.place)
-    return load_catalog(catalog).load_table(identifier)
 
 
 def _iceberg_batches(table: Any, snapshot: int) -> Any:
@@ -218,33 +210,24 @@ def query(sql: str) -> StreamedTable:
     ('the query', {'income': [1], 'sex': ['f']})
     """
     duckdb = optional_module("duckdb", "A query (--sql)", "duckdb", "duckdb")
-    _check_statement(duckdb, sql)
-    spill = PrivateFolder()
-    return StreamedTable("the query", lambda: _answer(duckdb, sql, spill), version=" ".join(sql.split()))
-
-
-def _check_statement(duckdb: Any, sql: str) -> None:
     try:
-        statements = duckdb.extract_statements(sql)
+        kinds = [statement.type for statement in duckdb.extract_statements(sql)]
     except duckdb.Error as error:
-        raise DataFileError(_on_mistake(error)) from error
-    kinds = [statement.type for statement in statements]
+        raise DataFileError(f"The query (--sql) failed: {first_line(error)}.") from error
     if kinds != [duckdb.StatementType.SELECT]:
-        found = ", ".join(kind.name for kind in kinds) or "nothing"
+        got = ", ".join(kind.name for kind in kinds) or "nothing"
         raise InvalidInputError(
-            f"`sql` must be a single SELECT that reads the people, got {found}; remove everything else."
+            f"`sql` must be a single SELECT that reads the people, got {got}; remove everything else."
         )
+    spill = PrivateFolder()
 
+    def batches() -> Any:
+        connection = duckdb.connect(":memory:", config={**_LIMITS, "temp_directory": str(spill.path)})
+        try:
+            connection.execute("set lock_configuration = true")
+            return connection.sql(sql).to_arrow_reader(_QUERY_ROWS)
+        except duckdb.Error as error:
+            connection.close()
+            raise DataFileError(f"The query (--sql) failed: {first_line(error)}.") from error
 
-def _answer(duckdb: Any, sql: str, spill: PrivateFolder) -> Any:
-    connection = duckdb.connect(":memory:", config={**_LIMITS, "temp_directory": str(spill.path)})
-    try:
-        connection.execute("set lock_configuration = true")
-        return connection.sql(sql).to_arrow_reader(_QUERY_ROWS)
-    except duckdb.Error as error:
-        connection.close()
-        raise DataFileError(_on_mistake(error)) from error
-
-
-def _on_mistake(error: Exception) -> str:
-    return f"The query (--sql) failed: {first_line(error)}."
+    return StreamedTable("the query", batches, version=" ".join(sql.split()))

@@ -25,11 +25,9 @@ from evenhand.inputs.tables.remote import Store, WebFile, downloaded
 from evenhand.inputs.tables.spreadsheets import READERS, StatisticsFile, Workbook
 
 _OPENERS: dict[str, Callable[[LocalFile, ReadOptions], RawTable]] = {
-    ".csv": CsvFile,
-    ".csv.gz": CsvFile,
+    **dict.fromkeys((".csv", ".csv.gz"), CsvFile),
     ".parquet": lambda file, _: ParquetFiles.at(file),
-    ".arrow": lambda file, _: ArrowFile.at(file),
-    ".feather": lambda file, _: ArrowFile.at(file),
+    **dict.fromkeys((".arrow", ".feather"), lambda file, _: ArrowFile(file)),
     **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), Workbook),
     **dict.fromkeys(READERS, lambda file, _: StatisticsFile(file)),
 }
@@ -103,7 +101,7 @@ def open_table(
     MissingExtraError
         If a required library is not installed.
     """
-    if isinstance(source, (CsvFile, Workbook, StatisticsFile, ArrowFile, ParquetFiles)):
+    if isinstance(source, RawTable):
         return source
     if isinstance(source, StreamedTable):
         return written_down(source, folder)
@@ -113,10 +111,15 @@ def open_table(
     lake = _lake(text)
     if lake is not None:
         return written_down(delta_table(lake) if lake.kind == "delta" else iceberg_table(lake), folder)
-    address = _address(text)
-    if address is None:
-        return _on_this_machine(LocalFile.at(_path(text)), options)
-    return _from_web(address, options) if address.scheme in _WEB else _from_store(Store.at(address), options)
+    address = Address.of(text)
+    if address is not None and address.scheme != "file":
+        return _from_web(address, options) if address.scheme in _WEB else _from_store(Store.at(address), options)
+    file = LocalFile.at(_path(text))
+    if file.path.is_dir():
+        return ParquetFiles.at(file)
+    if not file.path.is_file():
+        raise DataFileError(f"There is no file {file.where}.")
+    return _opener(file.path.name, file.name)(file, options)
 
 
 def is_folder(source: str | os.PathLike[str]) -> bool:
@@ -130,8 +133,8 @@ def is_folder(source: str | os.PathLike[str]) -> bool:
     text = os.fspath(source)
     if _lake(text) is not None:
         return False
-    address = _address(text)
-    if address is None:
+    address = Address.of(text)
+    if address is None or address.scheme == "file":
         return _path(text).is_dir()
     return address.scheme not in _WEB and Store.at(address).is_folder
 
@@ -157,34 +160,20 @@ def _lake(text: str) -> LakeName | None:
     return LakeName("delta", text) if is_delta else LakeName.of(text)
 
 
-def _address(text: str) -> Address | None:
-    """Parse an address; None for a local path, also as file://."""
-    address = Address.of(text)
-    return None if address is not None and address.scheme == "file" else address
-
-
 def _path(text: str) -> Path:
-    address = Address.of(text)
-    return Path(text) if address is None else Path(FileSystem.from_uri(text)[1])
-
-
-def _on_this_machine(file: LocalFile, options: ReadOptions) -> RawTable:
-    if file.path.is_dir():
-        return ParquetFiles.at(file)
-    if not file.path.is_file():
-        raise DataFileError(f"There is no file {file.where}.")
-    return _opener(file.path.name, file.name)(file, options)
+    """A local path, possibly given as file://."""
+    return Path(text) if Address.of(text) is None else Path(FileSystem.from_uri(text)[1])
 
 
 def _from_store(store: Store, options: ReadOptions) -> RawTable:
     """A table in a store: Parquet is read in place, everything else is copied."""
     name = store.address.name
     if store.is_folder:
-        found = {store.relative(file): file for file in store.files()}
-        if any(path.startswith("_delta_log/") for path in found):
+        files = {store.relative(file.path): file for file in store.files()}
+        if any(path.startswith("_delta_log/") for path in files):
             raise DataFileError(f"{name!r} is a Delta table, not a folder of files: write delta:{name}.")
-        paths = parquet_below(found, name)
-        return ParquetFiles.of(name, [found[path] for path in paths], paths)
+        paths = parquet_below(files, name)
+        return ParquetFiles.of(name, [files[path] for path in paths], paths)
     opener = _opener(store.path, name)
     if store.path.lower().endswith(".parquet"):
         return ParquetFiles.of(name, store.files(), [store.path.rpartition("/")[2]])

@@ -8,9 +8,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Self
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import pyarrow as pa
@@ -19,38 +19,51 @@ from evenhand.exceptions import DataFileError, EvenhandError, first_line
 from evenhand.system.files import PrivateFolder
 
 
-class RawTable(Protocol):
-    """A table as stored in a file."""
+class RawTable:
+    """A table as stored in a file.
 
-    @property
-    def name(self) -> str:
-        """Name shown to users, without secrets."""
+    Attributes
+    ----------
+    name
+        Name shown to users, without secrets.
+    schema
+        Names and types of the columns; text if the file has no types.
+    version
+        Description of the version that was read; empty if there are no versions.
+    is_declared
+        Whether the file has types, so that text is meant to be text.
+    notes
+        What was left out, in sentences; complete after all pieces were read.
+    """
 
-    @property
-    def version(self) -> str:
-        """Description of the version that was read; empty if there are no versions."""
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of the columns; text if the file has no types."""
-
-    @property
-    def is_declared(self) -> bool:
-        """Whether the file has types, so that text is meant to be text."""
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What was left out, in sentences; complete after all pieces were read."""
+    name: str
+    schema: pa.Schema
+    version: str = ""
+    is_declared: bool = True
+    notes: tuple[str, ...] = ()
 
     @property
     def where(self) -> str:
-        """Name of the file, for messages."""
+        """Name of the table, for messages."""
+        return repr(self.name)
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows, in order."""
+        raise NotImplementedError
 
     def fingerprint(self) -> str:
         """SHA-256 of the content, or of its version in a store."""
+        raise NotImplementedError
+
+
+class LocalTable(RawTable):
+    """A table in one local file."""
+
+    def __init__(self, file: LocalFile) -> None:
+        self.file, self.name = file, file.name
+
+    def fingerprint(self) -> str:
+        return fingerprint_files([self.file])
 
 
 def check_names(names: Sequence[str], name: str) -> None:
@@ -109,29 +122,35 @@ def reading(where: str) -> Iterator[None]:
 _CHUNK = 1 << 22
 
 
-class DataFile(Protocol):
-    """A file whose bytes can be read in any order, here and in other processes."""
+class DataFile:
+    """A file whose bytes can be read in any order, here and in other processes.
 
-    @property
-    def name(self) -> str:
-        """Name shown to users, without secrets."""
+    Attributes
+    ----------
+    name
+        Name shown to users, without secrets.
+    is_near
+        Whether it is on a local disk, so that small reads are cheap.
+    """
 
-    @property
-    def is_near(self) -> bool:
-        """Whether it is on a local disk, so that small reads are cheap."""
+    name: str
+    is_near: ClassVar[bool] = False
 
     def open(self) -> pa.NativeFile:
         """Open the file; the caller closes it."""
+        raise NotImplementedError
 
-    def absolute(self) -> DataFile:
-        """The same file for a process in a different folder."""
+    def absolute(self) -> Self:
+        """The same file for a process in a different folder, on which an address does not depend."""
+        return self
 
     def state(self) -> Iterable[bytes]:
         """What changes when the file does: its bytes, or its version in the store."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class LocalFile:
+class LocalFile(DataFile):
     """A local file.
 
     Attributes
@@ -160,15 +179,12 @@ class LocalFile:
         return repr(self.name)
 
     def open(self) -> pa.NativeFile:
-        """The bytes, mapped into memory."""
         return pa.memory_map(str(self.path))
 
-    def absolute(self) -> LocalFile:
-        """The same file for a process in a different folder."""
-        return LocalFile(self.path.absolute(), self.name, self.folder)
+    def absolute(self) -> Self:
+        return replace(self, path=self.path.absolute())
 
     def state(self) -> Iterable[bytes]:
-        """Name, size and bytes."""
         yield f"{self.path.name}:{self.path.stat().st_size}:".encode()
         with self.path.open("rb") as file:
             while chunk := file.read(_CHUNK):
@@ -196,6 +212,7 @@ def on_full_disk(name: str, error: BaseException) -> str:
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://")  # a single letter is a Windows drive
 _OPEN_QUERY = ("endpoint_override", "region", "scheme")  # settings that are not secret
+_ALIASES = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names for the same store
 _CONTAINER_FIRST = ("abfs", "abfss")  # container@account: the first part is a place, not a user
 
 
@@ -208,7 +225,7 @@ class Address:
     text
         As typed; may contain a password, so never show it.
     scheme
-        In lower case, such as "s3".
+        In lower case, such as "s3"; also for Hadoop's names of it.
     name
         The part that may be shown.
     """
@@ -228,8 +245,11 @@ class Address:
         >>> print(Address.of("loans/2024.parquet"))
         None
         """
-        found = _SCHEME.match(text)
-        return None if found is None else cls(text, found[1].lower(), shown(text))
+        match = _SCHEME.match(text)
+        if match is None:
+            return None
+        scheme = match[1].lower()
+        return cls(text, _ALIASES.get(scheme, scheme), shown(text))
 
     @property
     def last_part(self) -> str:

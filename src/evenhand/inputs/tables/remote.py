@@ -1,4 +1,7 @@
-"""Files in object stores and other file systems: with `pyarrow.fs` if it knows the scheme, otherwise with fsspec.
+"""Files in object stores, with `pyarrow.fs` if it knows the scheme and otherwise with fsspec, and on web servers.
+
+fsspec alone would not do: it neither says in words what a store answers, nor limits redirects of web servers to https,
+nor refuses a file that changes while it is read.
 
 The libraries find credentials themselves, in the environment and in the usual places of each cloud.
 """
@@ -19,11 +22,10 @@ import pyarrow as pa
 from pyarrow import fs
 
 from evenhand.exceptions import DataFileError, DownloadError, EvenhandError, MissingExtraError, first_line
-from evenhand.inputs.tables.raw import Address, LocalFile, on_full_disk
+from evenhand.inputs.tables.raw import Address, DataFile, LocalFile, on_full_disk
 from evenhand.system.files import PrivateFolder, Room
 from evenhand.system.web import check_secure, download_file, open_url, reason_of
 
-_ALIASES = {"s3a": "s3", "s3n": "s3"}  # Hadoop's names for the same store
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role",
     "gs": "GOOGLE_APPLICATION_CREDENTIALS, or `gcloud auth application-default login`",
@@ -71,13 +73,12 @@ class Store:
         MissingExtraError
             If the library for the scheme is not installed.
         """
-        scheme = _ALIASES.get(address.scheme, address.scheme)
-        text = scheme + address.text[len(address.scheme) :]
+        scheme, text = address.scheme, "".join(address.text.partition("://")[1:])
         if scheme in ("gs", "gcs") and "retry_limit_seconds" not in text:
             text += f"{'&' if '?' in text else '?'}retry_limit_seconds={_RETRY_SECONDS}"
         with _asking_store(address):
             if scheme in _CREDENTIALS or scheme in ("hdfs", "viewfs"):
-                filesystem, path = fs.FileSystem.from_uri(text)
+                filesystem, path = fs.FileSystem.from_uri(scheme + text)
             else:
                 filesystem, path = _by_fsspec(address)
         return cls(address, filesystem, path.rstrip("/"))
@@ -94,7 +95,14 @@ class Store:
         with _asking_store(self.address):
             kind = self.filesystem.get_file_info(self.path).type
             if kind == fs.FileType.NotFound:
-                self._refuse_absent()
+                bucket, _, rest = self.path.partition("/")
+                what = _BUCKET.get(self.address.scheme)
+                if what and (not rest or self.filesystem.get_file_info(bucket).type == fs.FileType.NotFound):
+                    raise DataFileError(
+                        f"There is no {what} {bucket!r}, as named in {self.address.name!r}; check its name, the region "
+                        "and the endpoint."
+                    )
+                raise DataFileError(f"There is no file or folder {self.address.name!r}; check its name.")
         return bool(kind == fs.FileType.Directory)
 
     def files(self) -> list[StoredFile]:
@@ -102,12 +110,12 @@ class Store:
         if not self.is_folder:
             return [self._file(self.path)]
         with _asking_store(self.address):
-            found = self.filesystem.get_file_info(fs.FileSelector(self.path, recursive=True))
-        return [self._file(info.path) for info in sorted(found, key=lambda info: info.path) if info.is_file]
+            below = self.filesystem.get_file_info(fs.FileSelector(self.path, recursive=True))
+        return [self._file(info.path) for info in sorted(below, key=lambda info: info.path) if info.is_file]
 
-    def relative(self, file: StoredFile) -> str:
+    def relative(self, path: str) -> str:
         """The path of a file below the place."""
-        return file.path.removeprefix(self.path).lstrip("/")
+        return path.removeprefix(self.path).lstrip("/")
 
     def copied(self) -> LocalFile:
         """The file at the place, copied to the local disk for as long as it is used."""
@@ -124,23 +132,12 @@ class Store:
         name = self.address.name
         if path != self.path:
             base, mark, query = name.partition("?")
-            name = f"{base.rstrip('/')}/{path.removeprefix(self.path).lstrip('/')}{mark}{query}"
+            name = f"{base.rstrip('/')}/{self.relative(path)}{mark}{query}"
         return StoredFile(self.filesystem, path, name, self.address)
-
-    def _refuse_absent(self) -> None:
-        """Say whether the bucket is missing, or the file in it."""
-        bucket, _, rest = self.path.partition("/")
-        kind = _BUCKET.get(_ALIASES.get(self.address.scheme, self.address.scheme))
-        if kind and (not rest or self.filesystem.get_file_info(bucket).type == fs.FileType.NotFound):
-            raise DataFileError(
-                f"There is no {kind} {bucket!r}, as named in {self.address.name!r}; check its name, the region and the "
-                "endpoint."
-            )
-        raise DataFileError(f"There is no file or folder {self.address.name!r}; check its name.")
 
 
 @dataclass(frozen=True)
-class StoredFile:
+class StoredFile(DataFile):
     """A file in a store.
 
     Attributes
@@ -157,16 +154,10 @@ class StoredFile:
     path: str
     name: str
     address: Address = field(repr=False)
-    is_near = False
 
     def open(self) -> pa.NativeFile:
-        """Open the file, which is read in ranges."""
         with _asking_store(self.address):
             return self.filesystem.open_input_file(self.path)
-
-    def absolute(self) -> StoredFile:
-        """The same: a store does not depend on the folder."""
-        return self
 
     def state(self) -> Iterable[bytes]:
         """Name, size, and the store's version: its ETag, or when it was written."""
@@ -184,7 +175,7 @@ def _by_fsspec(address: Address) -> tuple[fs.FileSystem, str]:
     import fsspec  # a dependency of torch; not at the top, because few need it
 
     try:
-        found, path = fsspec.core.url_to_fs(address.text)
+        filesystem, path = fsspec.core.url_to_fs(address.text)
     except ImportError as error:
         raise MissingExtraError(
             f"{address.name!r} needs a library for {address.scheme}:// that is not installed: "
@@ -196,7 +187,7 @@ def _by_fsspec(address: Address) -> tuple[fs.FileSystem, str]:
             f"{address.name!r} begins with {address.scheme}://, which no installed library reads; supported are "
             f"{known} and whatever fsspec supports."
         ) from None
-    return fs.PyFileSystem(fs.FSSpecHandler(found)), path
+    return fs.PyFileSystem(fs.FSSpecHandler(filesystem)), path
 
 
 @contextmanager
@@ -208,26 +199,23 @@ def _asking_store(address: Address) -> Iterator[None]:
         raise
     except Exception as error:
         message = address.without_secrets(first_line(error))
-        raise DataFileError(_sentence(address, error, message)) from (None if message != first_line(error) else error)
-
-
-def _sentence(address: Address, error: Exception, message: str) -> str:
-    scheme = _ALIASES.get(address.scheme, address.scheme)
-    found: Any = _ANSWER.search(message)
-    answer = next(filter(None, found.groups()), "") if found else ""
-    if answer in _DENIED or isinstance(error, PermissionError):
-        place = _CREDENTIALS.get(scheme)
-        return (
-            f"The store denies access to {address.name!r} ({answer or first_line(error)}); check that you may read it"
-            + (f", and the credentials, which come from {place}." if place else ".")
-        )
-    if answer in _UNREACHED or isinstance(error, ConnectionError):
-        return f"The store of {address.name!r} cannot be reached ({message}); check the network and the endpoint."
-    if full := on_full_disk(address.name, error):
-        return full
-    if isinstance(error, FileNotFoundError):
-        return f"There is no file {address.name!r}; check its name."
-    return f"{address.name!r} cannot be read: {message}."
+        match = _ANSWER.search(message)
+        answer = next(filter(None, match.groups()), "") if match else ""
+        if answer in _DENIED or isinstance(error, PermissionError):
+            place = _CREDENTIALS.get(address.scheme)
+            sentence = (
+                f"The store denies access to {address.name!r} ({answer or message}); check that you may read it"
+                + (f", and the credentials, which come from {place}." if place else ".")
+            )
+        elif answer in _UNREACHED or isinstance(error, ConnectionError):
+            sentence = (
+                f"The store of {address.name!r} cannot be reached ({message}); check the network and the endpoint."
+            )
+        elif isinstance(error, FileNotFoundError):
+            sentence = f"There is no file {address.name!r}; check its name."
+        else:
+            sentence = on_full_disk(address.name, error) or f"{address.name!r} cannot be read: {message}."
+        raise DataFileError(sentence) from (None if message != first_line(error) else error)
 
 
 _BUFFER = 1 << 20
@@ -235,7 +223,7 @@ _OF_ALL = re.compile(r"bytes \d+-\d+/(\d+)")
 
 
 @dataclass(frozen=True)
-class WebFile:
+class WebFile(DataFile):
     """A file on a server that supports range requests.
 
     Attributes
@@ -251,7 +239,6 @@ class WebFile:
     address: Address
     size: int
     version: str = field(repr=False)
-    is_near = False
 
     @classmethod
     def at(cls, address: Address) -> WebFile | None:
@@ -272,17 +259,11 @@ class WebFile:
         return cls(address, int(whole[1]), version)
 
     @property
-    def name(self) -> str:
-        """Name shown to users."""
+    def name(self) -> str:  # type: ignore[override] # no one sets it
         return self.address.name
 
     def open(self) -> pa.NativeFile:
-        """Open the file, which is read in ranges."""
         return pa.PythonFile(io.BufferedReader(_Ranges(self), _BUFFER), mode="r")
-
-    def absolute(self) -> WebFile:
-        """The same: an address does not depend on the folder."""
-        return self
 
     def state(self) -> Iterable[bytes]:
         """Name, size and version."""

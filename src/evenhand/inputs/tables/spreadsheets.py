@@ -1,10 +1,10 @@
-"""Sheets of Excel and OpenDocument workbooks."""
+"""Sheets of Excel and OpenDocument workbooks, and files of SAS, Stata and SPSS."""
 
 from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from evenhand.exceptions import DataFileError, did_you_mean
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables.columns import is_text, texts_where
-from evenhand.inputs.tables.raw import LocalFile, check_names, fingerprint_files, header_row, named, reading
+from evenhand.inputs.tables.raw import LocalFile, LocalTable, check_names, header_row, named, reading
 from evenhand.system.libraries import optional_module
 
 _EXACT = 2.0**53
 
 
-class Workbook:
-    """A sheet of a workbook: a `RawTable`.
+class Workbook(LocalTable):
+    """A sheet of a workbook.
 
     A column whose cells have several types is text, in which numbers are then recognized as in a CSV file.
 
@@ -37,10 +37,9 @@ class Workbook:
     """
 
     is_declared = False
-    version = ""
 
     def __init__(self, file: LocalFile, options: ReadOptions) -> None:
-        self.file = file
+        super().__init__(file)
         calamine = optional_module("python_calamine", "An Excel workbook", "python-calamine", "readers")
         with reading(self.where):
             book = calamine.CalamineWorkbook.from_path(str(file.path))
@@ -67,20 +66,6 @@ class Workbook:
             + [f"{self.where}: {n_empty:,} empty rows were not read."] * (n_empty > 0)
         )
 
-    @property
-    def where(self) -> str:
-        """Name of the file, for messages."""
-        return self.file.where
-
-    @property
-    def name(self) -> str:
-        """Name shown to users."""
-        return self.file.name
-
-    def fingerprint(self) -> str:
-        """SHA-256 of the file."""
-        return fingerprint_files([self.file])
-
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows, which are in memory: a sheet has at most a million."""
         yield self._table.select(list(columns))
@@ -93,8 +78,8 @@ def _chosen_sheet(book: Any, wanted: str | None, where: str) -> tuple[str, list[
         if wanted not in names:
             raise DataFileError(f"{where} has no sheet {wanted!r}.{did_you_mean(wanted, names)}")
         names = [wanted]
-    found = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in names}
-    filled = {name: rows for name, rows in found.items() if any(cell != "" for row in rows for cell in row)}
+    sheets = {name: book.get_sheet_by_name(name).to_python(skip_empty_area=False) for name in names}
+    filled = {name: rows for name, rows in sheets.items() if any(cell != "" for row in rows for cell in row)}
     if not filled:
         raise DataFileError(f"{where} is empty.")
     if len(filled) > 1:
@@ -123,14 +108,10 @@ def column_of_cells(cells: Sequence[Any]) -> pa.Array:
     if kinds == {dt.date}:
         return pa.array(values, pa.date32())
     if kinds <= {dt.date, dt.datetime}:
-        return pa.array([_moment(value) for value in values], pa.timestamp("us"))
+        midnight = dt.time()
+        moments = [dt.datetime.combine(v, midnight) if type(v) is dt.date else v for v in values]
+        return pa.array(moments, pa.timestamp("us"))
     return pa.array([None if value is None else _text(value) for value in values], pa.string())
-
-
-def _moment(value: dt.date | None) -> dt.datetime | None:
-    if value is None or isinstance(value, dt.datetime):
-        return value
-    return dt.datetime(value.year, value.month, value.day)
 
 
 def _text(cell: Any) -> str:
@@ -152,8 +133,8 @@ READERS = {
 _ROWS = 1 << 17
 
 
-class StatisticsFile:
-    """A SAS, Stata or SPSS file: a `RawTable`. Values are codes, not labels; an empty text is missing.
+class StatisticsFile(LocalTable):
+    """A SAS, Stata or SPSS file. Values are codes, not labels; an empty text is missing.
 
     Parameters
     ----------
@@ -166,30 +147,12 @@ class StatisticsFile:
         If it cannot be read.
     """
 
-    is_declared = True
-    version = ""
-    notes: ClassVar[tuple[str, ...]] = ()
-
     def __init__(self, file: LocalFile) -> None:
-        self.file = file
+        super().__init__(file)
         pyreadstat = optional_module("pyreadstat", f"A {file.path.suffix} file", "pyreadstat", "readers")
         self._reader = getattr(pyreadstat, READERS[file.path.suffix.lower()])
         self.schema = self._read(0, 1).schema
         check_names(self.schema.names, file.name)
-
-    @property
-    def where(self) -> str:
-        """Name of the file, for messages."""
-        return self.file.where
-
-    @property
-    def name(self) -> str:
-        """Name shown to users."""
-        return self.file.name
-
-    def fingerprint(self) -> str:
-        """SHA-256 of the file."""
-        return fingerprint_files([self.file])
 
     def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Some columns of all rows."""
@@ -208,8 +171,9 @@ class StatisticsFile:
             )
             table = pa.Table.from_pandas(frame, preserve_index=False)
             table = table if columns is None else table.select(list(columns))
-            return pa.table({name: _without_blanks(table.column(name)) for name in table.column_names})
-
-
-def _without_blanks(column: Any) -> Any:
-    return texts_where(pc.not_equal(column, ""), column) if is_text(column.type) else column
+            return pa.table(
+                {
+                    name: texts_where(pc.not_equal(column, ""), column) if is_text(column.type) else column
+                    for name, column in zip(table.column_names, table.columns, strict=True)
+                }
+            )

@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 from evenhand.arrays import Floats, Ints
-from evenhand.datasets.dataset import load_dataset
+from evenhand.datasets import load_dataset
 from evenhand.datasets.synthetic import PlantedBiasModel
 from evenhand.exceptions import EvenhandError
 from evenhand.inputs.encoding import TableEncoder

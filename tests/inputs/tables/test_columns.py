@@ -1,6 +1,7 @@
-"""Numbers written as text, against Python's own idea of a number."""
+"""Types of columns, and numbers written as text."""
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from evenhand.inputs.tables.columns import (
     number_evidence,
     numbers_of,
     sure_decimal,
+    texts_where,
 )
 
 
@@ -140,3 +142,13 @@ def test_parts_add_up(first, second):
     trimmed = [[text.strip() or "0" for text in part] for part in (first, second)]
     parts = number_evidence(cells(*trimmed[0])) + number_evidence(cells(*trimmed[1]))
     assert facts(parts) == facts(number_evidence(cells(*trimmed[0], *trimmed[1])))
+
+
+@pytest.mark.parametrize("start", [0, 1, 50, 390])
+@pytest.mark.parametrize("kind", [pa.string(), pa.large_string()], ids=str)
+def test_texts_of_a_slice_stay_what_they_are(kind, start):
+    whole = pa.array(["a", "bb", None, "ccc", ""] * 80, kind)
+    texts = pa.chunked_array([whole.slice(start, 10), whole.slice(start // 2, 7)])
+    found = texts_where(pc.not_equal(texts, "bb"), texts)
+    found.validate(full=True)
+    assert found.to_pylist() == [None if text == "bb" else text for text in texts.to_pylist()]

@@ -1,4 +1,4 @@
-"""Propose which columns of a table are the label, the group and the finances, and why."""
+"""Which columns of a table may be the label, the group and the finances, and why, as a file of settings."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.inputs.checking.columns import ColumnCheck
-from evenhand.inputs.checking.signs import GROUP_WORDS, known_after, names_a_group, words_of
+from evenhand.inputs.checking import GROUP_WORDS, ColumnCheck, known_after, names_a_group, words_of
 from evenhand.inputs.validation import category_text
 from evenhand.system.files import toml_value
 
@@ -21,18 +20,8 @@ _LABEL_WORDS = (
 _DECISIONS = ("action_taken", "loan_status", "decision", "final_status", "status")
 _BAD_WORDS = frozenset({"default", "defaulted", "denied", "rejected", "delinquent", "bad", "declined", "fraud", "risk"})
 _GOOD_VALUES = (
-    "approved",
-    "accepted",
-    "good",
-    "paid",
-    "repaid",
-    "fully paid",
-    "originated",
-    "yes",
-    "y",
-    "true",
-    ">50k",
-)
+    "approved", "accepted", "good", "paid", "repaid", "fully paid", "originated", "yes", "y", "true", ">50k",
+)  # fmt: skip
 _FINANCIAL_WORDS = frozenset(
     {
         "income", "salary", "wage", "amount", "amt", "debt", "dti", "ltv", "loan", "balance", "bal", "score", "fico",
@@ -197,9 +186,7 @@ def config_text(source: str, choices: Sequence[Choice], looks: Sequence[str]) ->
     label = "paid"
     <BLANKLINE>
     """
-    lines = [
-        f"# Settings of an audit of {_comment(source)}, proposed by `evenhand check`. Read each one and correct it."
-    ]
+    lines = [f"# Settings of an audit of {_plain(source)}, proposed by `evenhand check`. Read each one and correct it."]
     for choice in choices:
         lines += ["", *_comment_lines(choice.heading), *_lines_of(choice)]
     if looks:
@@ -215,16 +202,16 @@ def _lines_of(choice: Choice) -> list[str]:
     reason = _comment_lines(f"Proposed: {choice.reason}.") if choice.reason else []
     if not isinstance(value, Mapping) or not value:
         return [*reason, f"{choice.key} = {toml_value([] if isinstance(value, Mapping) else value)}"]
-    cells = {f"{toml_value(name)},": _comment(why) for name, why in value.items()}
+    cells = {f"{toml_value(name)},": _plain(why) for name, why in value.items()}
     width = max(map(len, cells), default=0)
     return [*reason, f"{choice.key} = [", *(f"  {cell:<{width}}  # {why}" for cell, why in cells.items()), "]"]
 
 
 def _comment_lines(text: str) -> list[str]:
     """A text as comments of limited width."""
-    return textwrap.wrap(_comment(text), _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
+    return textwrap.wrap(_plain(text), _WIDTH, initial_indent="# ", subsequent_indent="#   ", break_on_hyphens=False)
 
 
-def _comment(text: str) -> str:
+def _plain(text: str) -> str:
     """A text without anything that would end the line, or that TOML forbids in comments."""
     return "".join(character if character.isprintable() else " " for character in text)
