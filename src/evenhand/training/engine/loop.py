@@ -16,7 +16,7 @@ from torch import Tensor
 from evenhand.exceptions import EvenhandError, InvalidInputError
 from evenhand.system.threads import one_thread_each
 from evenhand.training.data import TrainingData
-from evenhand.training.engine.epochs import CompiledSteps, Engine, is_compiled
+from evenhand.training.engine.epochs import Engine
 from evenhand.training.engine.minibatches import BatchSource, Gains, Members, TermTotals
 from evenhand.training.engine.state import TrainerState
 from evenhand.training.engine.step import AdamState, Objective, Stepper
@@ -86,7 +86,6 @@ class Trainer:
             self._state.mean.to(self._device, copy=True), self._state.square.to(self._device, copy=True)
         )
         self._n_threads = settings.n_threads or torch.get_num_threads()
-        self._is_compiled = is_compiled(data, settings, self._device)
         self._judge = ExcessJudge(data, settings, self._device)
         self._parts = self._split()
         self._engines = [self._engine(part) for part in self._parts]
@@ -168,13 +167,12 @@ class Trainer:
             device,
             uses_equalized_odds=any(settings.of_member("equalized_odds_weight")),
             uses_cec=any(settings.of_member("cec_weight")),
-            by_row=self._is_compiled,
         )
         join = None if self.data.join is None else self.data.join.to(device)
         objective = Objective(settings.n_steps, settings.method, join, settings.uses_reasoning, settings.uses_placebo)
         adam = AdamState(self._adam.mean[part], self._adam.square[part])
         stepper = Stepper(self._parameters[part], adam, self._layout, objective)
-        return Engine(stepper, source, CompiledSteps(stepper, self._layout, source) if self._is_compiled else None)
+        return Engine(stepper, source)
 
     def _next_state(self) -> TrainerState:
         state, epoch = self._state, self._state.epoch

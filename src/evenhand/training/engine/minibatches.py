@@ -69,7 +69,7 @@ class Block:
     Attributes
     ----------
     fields
-        Tensors of shape (S, K, ...); ``kept``, where people are given by row, of shape (K, S, ...).
+        Tensors of shape (S, K, ...).
     n_steps
         S.
     has_pairs
@@ -155,17 +155,6 @@ class BatchSource:
         Where to put the batches.
     uses_equalized_odds, uses_cec
         Which terms' tensors to prepare.
-    by_row
-        Whether to give people by their row of `inputs`, rather than by value.
-
-    Attributes
-    ----------
-    inputs
-        All tables' people, each table's followed by its baselines, of shape (N, d).
-    first_baselines
-        Row of each member's first baseline, of shape (K,).
-    n_cells
-        Number of baselines of a table.
     """
 
     def __init__(
@@ -177,9 +166,8 @@ class BatchSource:
         *,
         uses_equalized_odds: bool,
         uses_cec: bool,
-        by_row: bool = False,
     ) -> None:
-        self._settings, self._members, self._device, self._by_row = settings, members, device, by_row
+        self._settings, self._members, self._device = settings, members, device
         self._uses_equalized_odds, self._uses_cec = uses_equalized_odds, uses_cec
         self._n_groups = data.n_groups
         self._n_rows = data.n_rows[members.table]
@@ -187,8 +175,8 @@ class BatchSource:
         # Baselines are the last rows of each table: one gather then fetches people, matches and baselines.
         self._stride = data.X.shape[1] + baselines.shape[1]
         table = torch.cat((data.X, baselines), dim=1)
-        self.inputs = table.flatten(0, 1).to(device)
-        self._rows_per_table, self.n_cells = data.X.shape[1], baselines.shape[1]
+        self._inputs = table.flatten(0, 1).to(device)
+        self._rows_per_table, self._n_cells = data.X.shape[1], baselines.shape[1]
         self._y = data.y.flatten().to(device)
         self._group = data.group.flatten().to(device)
         self._weight = data.weights.flatten().to(device)
@@ -203,10 +191,10 @@ class BatchSource:
             balanced = balanced_weights(data.y, data.group, data.weights, is_compared)
             self._triple_weight = balanced.flatten(0, 1).to(device)
         self._table = members.table.to(device)
-        self.first_baselines = self._table * self._stride + self._rows_per_table
+        self._first_baselines = self._table * self._stride + self._rows_per_table
         self._cec_weight = members.cec_weight.to(device, torch.float32)
         self._odds_weight = members.equalized_odds_weight.to(device, torch.float32)
-        self.steps_per_epoch = -(-self._n_rows // settings.batch_size)
+        self._steps_per_epoch = -(-self._n_rows // settings.batch_size)
         # Members with the same seed and the same number of people draw the same numbers, which are drawn once.
         draws = list(zip(members.seed, self._n_rows.tolist(), strict=True))
         self._draws = list(dict.fromkeys(draws))
@@ -235,7 +223,7 @@ class BatchSource:
                 odds_weight * gains.equalized_odds.to(odds_weight),
             )
         size = self._settings.batch_size
-        n_steps = int(torch.where(is_training, self.steps_per_epoch, 0).max())
+        n_steps = int(torch.where(is_training, self._steps_per_epoch, 0).max())
         is_drawn = torch.zeros(len(self._draws), dtype=torch.bool)
         is_drawn[self._draw_of[is_training]] = True
         generators = [np.random.Generator(np.random.SFC64([seed, epoch])) for seed, _ in self._draws]
@@ -246,7 +234,7 @@ class BatchSource:
         if self._generators:
             for ours, generator in zip(self._generators, generators, strict=True):
                 ours.manual_seed(int(generator.integers(2**63)))
-        is_active = (torch.arange(n_steps).unsqueeze(1) < self.steps_per_epoch) & is_training
+        is_active = (torch.arange(n_steps).unsqueeze(1) < self._steps_per_epoch) & is_training
         rates = adam_rates(n_done, is_active, self._members.learning_rate)
         order = torch.from_numpy(drawn)[self._draw_of].masked_fill_(~is_training.view(-1, 1, 1), -1)
         on_device = order.transpose(0, 1).to(self._device)
@@ -281,11 +269,8 @@ class BatchSource:
         person = table * self._stride + row
         fields["y"] = y.to(torch.float32).unsqueeze(-1)
         fields["weight"] = _normalized(weight, 1).unsqueeze(-1)
-        if self._by_row:
-            fields["person"] = person
-        else:
-            fields["x"] = self.inputs[person]
-            fields["ones"] = self.inputs.new_ones(()).expand(*order.shape[:2], 1, order.shape[2])
+        fields["x"] = self._inputs[person]
+        fields["ones"] = self._inputs.new_ones(()).expand(*order.shape[:2], 1, order.shape[2])
         odds_form = pair_weight = None
         n_left_out = n_unmatched = torch.zeros_like(is_active[0], dtype=torch.int64)
         if self._uses_equalized_odds:
@@ -326,16 +311,14 @@ class BatchSource:
 
     def _pairs(self, person: Tensor, partner: Tensor, cell: Tensor) -> dict[str, Tensor]:
         """People (S, K, q), their partners (S, K, M, q) and the baselines, with their weights and cells."""
-        if self._by_row:
-            return {"partner": partner, "cell": cell}
-        first, n_cells = self.first_baselines.view(1, -1, 1), self.n_cells
+        first, n_cells = self._first_baselines.view(1, -1, 1), self._n_cells
         ends = torch.cat((person, partner.flatten(-2)), dim=-1)
         baselines = (first + torch.arange(n_cells, device=self._device)).expand(len(ends), -1, -1)
         cells = cell.repeat(1, 1, 1 + partner.shape[2])
-        rows = self.inputs[torch.cat((ends, baselines), dim=-1)]
+        rows = self._inputs[torch.cat((ends, baselines), dim=-1)]
         return {
             "rows": rows,
-            "offset": rows[:, :, :-n_cells] - self.inputs[first + cells],
+            "offset": rows[:, :, :-n_cells] - self._inputs[first + cells],
             "cell": torch.nn.functional.one_hot(cells, n_cells).to(torch.float32),
         }
 
@@ -360,8 +343,6 @@ class BatchSource:
             for n, own_kept, drawing in zip(n_used, drawn, generators, strict=True):
                 _draw_kept(own_kept[:n].numpy(), drawing, settings.dropout)
             kept = drawn if len(n_used) == len(self._members) else drawn[self._draw_of]
-            if self._by_row:
-                return {"kept": kept}
             keep = [layer.unflatten(-1, shape) for layer, shape in zip(kept.split(sizes, -1), shapes, strict=True)]
         return {f"keep{index}": layer.transpose(0, 1) for index, layer in enumerate(keep)}
 

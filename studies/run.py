@@ -19,15 +19,14 @@ from scipy.stats import binom
 
 from evenhand.auditing.summary import library_versions
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
-from evenhand.research.studies import calibration, power
-from evenhand.research.studies.alternatives import ALTERNATIVES
-from evenhand.research.studies.calibration import CalibrationCell
-from evenhand.research.studies.power import PowerCell
-from evenhand.research.studies.study import FINDINGS, TESTS, Cell, Line, chosen_cells, plan_of, share_error
-from evenhand.research.studies.worlds import BIASES, DATA_SETS_PER_MODEL
 from evenhand.system.files import json_ready, write_text
 from evenhand.system.terminal import progress as shown_progress
 from evenhand.system.threads import on_this_core, one_thread_each
+from studies import calibration, power
+from studies.calibration import CalibrationCell
+from studies.power import ALTERNATIVES, PowerCell
+from studies.study import FINDINGS, TESTS, Cell, Line, chosen_cells, plan_of, share_error
+from studies.worlds import BIASES, DATA_SETS_PER_MODEL
 
 
 @dataclass(frozen=True)
