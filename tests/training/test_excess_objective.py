@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from evenhand.matching.placebos import placebo_pairs
-from evenhand.training.excess_objective import balanced_weights, training_triples
+from evenhand.training.losses import balanced_weights, training_triples
 
 
 def people(n=120, n_groups=3, seed=0):

@@ -386,7 +386,7 @@ class TestOnCuda:
         def refuse(*_):
             raise RuntimeError("capture is not possible")
 
-        monkeypatch.setattr("evenhand.training.engine.epochs._Replay", refuse)
+        monkeypatch.setattr("evenhand.training.engine.loop._Replay", refuse)
         trainer = Trainer(make_data(), settings(device="cuda"))
         assert trainer.run().epoch == 3
         assert trainer._engines[0]._replay is None

@@ -30,7 +30,7 @@ from evenhand.system.terminal import progress as shown_progress
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.engine.loop import Trainer
 from evenhand.training.engine.state import TrainerState
-from evenhand.training.excess_objective import training_triples
+from evenhand.training.losses import training_triples
 from evenhand.training.model_file import read_model, write_model
 from evenhand.training.settings import (
     Monitor,

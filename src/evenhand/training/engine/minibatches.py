@@ -12,40 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.training.data import TrainingData
-from evenhand.training.engine.consistency import Pairs
-from evenhand.training.engine.step import Batch, adam_rates
-from evenhand.training.excess_objective import balanced_weights, triples_in_turn
-from evenhand.training.losses import bce_loss, cell_shares, equalized_odds_form
+from evenhand.training.engine.step import Batch, Pairs, adam_rates
+from evenhand.training.losses import balanced_weights, bce_loss, cell_shares, equalized_odds_form, triples_in_turn
 from evenhand.training.settings import TrainingSettings
 
 # A block's size must not depend on the number of members: draws on CUDA are made block by block.
 _ROWS_PER_BLOCK = 2048
-
-
-@dataclass(frozen=True)
-class Members:
-    """Per-member settings of (a part of) a stack; tensors of shape (K,), on the CPU."""
-
-    table: Tensor
-    seed: tuple[int, ...]
-    learning_rate: Tensor
-    cec_weight: Tensor
-    equalized_odds_weight: Tensor
-
-    def __len__(self) -> int:
-        return len(self.seed)
-
-
-@dataclass(frozen=True)
-class Gains:
-    """Shares of their weights with which members' terms count in an epoch, each of shape (K,)."""
-
-    cec: Tensor
-    equalized_odds: Tensor
-
-    def part(self, members: slice) -> Gains:
-        """Those of some members."""
-        return Gains(self.cec[members], self.equalized_odds[members])
 
 
 @dataclass(frozen=True)
@@ -149,8 +121,8 @@ class BatchSource:
 
     Parameters
     ----------
-    data, settings, members
-        What to train on, how, and which members.
+    data, settings
+        What to train on, and how these members are trained.
     device
         Where to put the batches.
     uses_equalized_odds, uses_cec
@@ -161,16 +133,17 @@ class BatchSource:
         self,
         data: TrainingData,
         settings: TrainingSettings,
-        members: Members,
         device: torch.device,
         *,
         uses_equalized_odds: bool,
         uses_cec: bool,
     ) -> None:
-        self._settings, self._members, self._device = settings, members, device
+        self._settings, self._device = settings, device
+        self._learning_rate = torch.tensor(settings.of_member("learning_rate"))
         self._uses_equalized_odds, self._uses_cec = uses_equalized_odds, uses_cec
         self._n_groups = data.n_groups
-        self._n_rows = data.n_rows[members.table]
+        table_of = torch.tensor(settings.of_member("table"))
+        self._n_rows = data.n_rows[table_of]
         baselines = data.baselines.flatten(1, 2).nan_to_num(0.0, 0.0, 0.0)
         # Baselines are the last rows of each table: one gather then fetches people, matches and baselines.
         self._stride = data.X.shape[1] + baselines.shape[1]
@@ -190,19 +163,19 @@ class BatchSource:
             is_compared = data.triples[..., 0, 0] >= 0
             balanced = balanced_weights(data.y, data.group, data.weights, is_compared)
             self._triple_weight = balanced.flatten(0, 1).to(device)
-        self._table = members.table.to(device)
+        self._table = table_of.to(device)
         self._first_baselines = self._table * self._stride + self._rows_per_table
-        self._cec_weight = members.cec_weight.to(device, torch.float32)
-        self._odds_weight = members.equalized_odds_weight.to(device, torch.float32)
+        names = ("cec_weight", "equalized_odds_weight")
+        self._term_weights = torch.tensor([settings.of_member(name) for name in names], device=device)
         self._steps_per_epoch = -(-self._n_rows // settings.batch_size)
         # Members with the same seed and the same number of people draw the same numbers, which are drawn once.
-        draws = list(zip(members.seed, self._n_rows.tolist(), strict=True))
+        draws = list(zip(settings.of_member("seed"), self._n_rows.tolist(), strict=True))
         self._draws = list(dict.fromkeys(draws))
         place = {draw: index for index, draw in enumerate(self._draws)}
         self._draw_of = torch.tensor([place[draw] for draw in draws])
         self._generators = [torch.Generator(device) for _ in self._draws] if device.type == "cuda" else []
 
-    def epoch(self, epoch: int, n_done: Tensor, is_training: Tensor, gains: Gains | None = None) -> Iterator[Block]:
+    def epoch(self, epoch: int, n_done: Tensor, is_training: Tensor, gains: Tensor | None = None) -> Iterator[Block]:
         """Blocks of one epoch.
 
         Parameters
@@ -214,14 +187,9 @@ class BatchSource:
         is_training
             Whether each member still moves, of shape (K,), on the CPU.
         gains
-            Shares of their weights with which the terms count; None for all of them.
+            Shares of their weights with which the CEC and the equalized-odds term count, of shape (2, K); None for all.
         """
-        cec_weight, odds_weight = self._cec_weight, self._odds_weight
-        if gains is not None:
-            cec_weight, odds_weight = (
-                cec_weight * gains.cec.to(cec_weight),
-                odds_weight * gains.equalized_odds.to(odds_weight),
-            )
+        weights = self._term_weights if gains is None else self._term_weights * gains.to(self._term_weights)
         size = self._settings.batch_size
         n_steps = int(torch.where(is_training, self._steps_per_epoch, 0).max())
         is_drawn = torch.zeros(len(self._draws), dtype=torch.bool)
@@ -235,7 +203,7 @@ class BatchSource:
             for ours, generator in zip(self._generators, generators, strict=True):
                 ours.manual_seed(int(generator.integers(2**63)))
         is_active = (torch.arange(n_steps).unsqueeze(1) < self._steps_per_epoch) & is_training
-        rates = adam_rates(n_done, is_active, self._members.learning_rate)
+        rates = adam_rates(n_done, is_active, self._learning_rate)
         order = torch.from_numpy(drawn)[self._draw_of].masked_fill_(~is_training.view(-1, 1, 1), -1)
         on_device = order.transpose(0, 1).to(self._device)
         n_drawn = is_drawn * -(-torch.tensor([n for _, n in self._draws]) // size)
@@ -247,7 +215,6 @@ class BatchSource:
                 **self._kept_units(generators, n_drawn - start, len(is_active[part])),
             }
             has_pairs = tuple(self._uses_cec and s % self._settings.cec_every == 0 for s in range(n_steps)[part])
-            weights = (cec_weight, odds_weight)
             yield self._block(on_device[part], fields, is_active[part].to(self._device), has_pairs, epoch, weights)
 
     def _block(
@@ -257,7 +224,7 @@ class BatchSource:
         is_active: Tensor,
         has_pairs: tuple[bool, ...],
         epoch: int,
-        weights: tuple[Tensor, Tensor],
+        weights: Tensor,
     ) -> Block:
         cec_weight, odds_weight = weights
         table = self._table.view(1, -1, 1)
@@ -342,7 +309,7 @@ class BatchSource:
             drawn = torch.ones(len(n_used), n_steps, sum(sizes))
             for n, own_kept, drawing in zip(n_used, drawn, generators, strict=True):
                 _draw_kept(own_kept[:n].numpy(), drawing, settings.dropout)
-            kept = drawn if len(n_used) == len(self._members) else drawn[self._draw_of]
+            kept = drawn if len(n_used) == self._settings.n_members else drawn[self._draw_of]
             keep = [layer.unflatten(-1, shape) for layer, shape in zip(kept.split(sizes, -1), shapes, strict=True)]
         return {f"keep{index}": layer.transpose(0, 1) for index, layer in enumerate(keep)}
 
