@@ -143,7 +143,8 @@ class TrainingSettings:
 
     def part(self, members: slice) -> TrainingSettings:
         """The settings of some members."""
-        return replace(self, **{name: self.of_member(name)[members] for name in _PER_MEMBER})
+        own: dict[str, Any] = {name: self.of_member(name)[members] for name in _PER_MEMBER}
+        return replace(self, **own)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form; `TrainingSettings(**settings.to_dict())` gives the settings back."""

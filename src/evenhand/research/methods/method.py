@@ -1,4 +1,4 @@
-"""What a method must provide to be compared with the others."""
+"""What a method must provide to be compared with the others, and the network that they share."""
 
 from __future__ import annotations
 
@@ -255,3 +255,14 @@ def sigmoid(logits: Floats) -> Floats:
 def two_columns(positive: Floats) -> Floats:
     """Probabilities of 0 and 1 from those of 1."""
     return np.column_stack([1 - positive, positive])
+
+
+def drawn_decisions(probability: Floats, random_state: int) -> Ints:
+    """A decision per row, favorable with the given probability.
+
+    Examples
+    --------
+    >>> drawn_decisions(np.array([0.0, 1.0, 0.0]), random_state=0)
+    array([0, 1, 0])
+    """
+    return (np.random.default_rng(random_state).random(len(probability)) < probability).astype(np.int64)

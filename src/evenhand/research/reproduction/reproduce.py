@@ -6,11 +6,12 @@ import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from markupsafe import Markup
 
+from evenhand.datasets import Dataset, load_dataset
 from evenhand.exceptions import InvalidInputError
 from evenhand.report.frame import Finding, Panel, Section, render
 from evenhand.report.tables import Column, Record, Table
@@ -79,10 +80,6 @@ def _shown(table: PaperTable) -> Table:
 
 def _cell(place: int) -> Callable[[Record], str]:
     return lambda record: str(record["cells"][place])
-
-
-if TYPE_CHECKING:
-    from evenhand.datasets import Dataset
 
 
 DATASETS = ("german", "adult", "synthetic", "hmda")
@@ -264,8 +261,6 @@ def write_outputs(
 
 def loaded(name: str, **of_hmda: Any) -> Dataset:
     """A dataset by name; the options are those of HMDA, and other datasets have none."""
-    from evenhand.datasets import load_dataset
-
     return load_dataset(name, **(of_hmda if name == "hmda" else {}))
 
 

@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,7 @@ from torch import Tensor
 from evenhand.exceptions import EvenhandError, InvalidInputError
 from evenhand.system.threads import one_thread_each
 from evenhand.training.data import TrainingData
-from evenhand.training.engine.minibatches import BatchSource, Block, TermTotals, batch_of
+from evenhand.training.engine.minibatches import BatchSource, Block, batch_of
 from evenhand.training.engine.state import TrainerState
 from evenhand.training.engine.step import Stepper
 from evenhand.training.evaluation import VALIDATION_METRICS, ExcessJudge, evaluate
@@ -78,15 +77,22 @@ class Trainer:
         self._device = device_of(settings.device)
         self._layout = Layout((data.n_columns, *settings.hidden, 1))
         self._state = _initial_state(self._layout, data, settings) if state is None else state
-        if state is not None:
-            _check_resumed(state, self._layout, settings)
+        differing = settings.differences(self._state.settings)
+        if self._state.widths != self._layout.widths:
+            before, now = list(self._state.widths), list(self._layout.widths)
+            differing.append(f"number of inputs or hidden widths ({before}, now {now})")
+        if differing:
+            raise InvalidInputError(f"The state to continue from was trained with different settings: {differing}.")
         self._parameters, self._mean, self._square = (
             tensor.to(self._device, copy=True)
             for tensor in (self._state.parameters, self._state.mean, self._state.square)
         )
         self._n_threads = settings.n_threads or torch.get_num_threads()
         self._judge = ExcessJudge(data, settings, self._device)
-        self._parts = self._split()
+        # Parts of the stack are run one after another, or each on its own thread.
+        n_members = settings.n_members
+        size = min(n_members, _MEMBERS_PER_PART) if self._device.type == "cpu" else n_members
+        self._parts = [slice(start, min(start + size, n_members)) for start in range(0, n_members, size)]
         self._engines = [self._engine(part) for part in self._parts]
 
     @property
@@ -137,14 +143,6 @@ class Trainer:
         if self._checkpoint is not None and self._state.epoch:
             self.state.save(self._checkpoint)
 
-    def _split(self) -> list[slice]:
-        """Parts of the stack that are run one after another, or each on its own thread."""
-        n_members = self.settings.n_members
-        size = n_members
-        if self._device.type == "cpu":
-            size = min(n_members, _MEMBERS_PER_PART)
-        return [slice(start, min(start + size, n_members)) for start in range(0, n_members, size)]
-
     def _engine(self, part: slice) -> Engine:
         settings, device = self.settings, self._device
 
@@ -170,7 +168,7 @@ class Trainer:
                 metrics = self._metrics(totals, is_training[part].numpy())
                 for name in _TRAINING_METRICS:
                     row[name][part] = metrics[name]
-                n_steps[part] += totals.n_steps.long().cpu()
+                n_steps[part] += totals["n_steps"].long().cpu()
         self._check_finite(row, is_training, epoch)
         if self.data.validation is not None:
             found = evaluate(self._parameters, self._layout, self.data, self.settings)
@@ -192,8 +190,8 @@ class Trainer:
             },
         )
 
-    def _run_parts(self, epoch: int, is_training: Tensor) -> list[TermTotals | None]:
-        def run(index: int) -> TermTotals | None:
+    def _run_parts(self, epoch: int, is_training: Tensor) -> list[dict[str, Tensor] | None]:
+        def run(index: int) -> dict[str, Tensor] | None:
             part = self._parts[index]
             own = None if gains is None else gains[:, part]
             return self._engines[index].run_epoch(epoch, self._state.n_steps[part], is_training[part], own)
@@ -211,7 +209,12 @@ class Trainer:
         if not lowers_excess and not self.settings.least_explained:
             return None
         learned = self._learned_gain()
-        return torch.stack((learned * self._excess_gain(epoch) if lowers_excess else learned, learned))
+        if not lowers_excess:
+            return torch.stack((learned, learned))
+        excess = torch.zeros_like(learned)
+        if epoch >= _EPOCHS_WITHOUT_EXCESS:
+            excess = excess_gain(self._judge.excess(self._parameters, self._layout, epoch))
+        return torch.stack((learned * excess, learned))
 
     def _learned_gain(self) -> Tensor:
         """Shares of their weights with which members' terms count, given what was learned so far, of shape (K,)."""
@@ -226,15 +229,9 @@ class Trainer:
             gain = term_gain(losses[-1].numpy(), entropy, self.settings.least_explained)
         return torch.from_numpy(np.nan_to_num(gain)).float().to(self._device)  # NaN: the member has stopped
 
-    def _excess_gain(self, epoch: int) -> Tensor:
-        """Share of the weight with which an excess over placebo pairs is lowered in an epoch, of shape (K,)."""
-        if epoch < _EPOCHS_WITHOUT_EXCESS:
-            return torch.zeros(self.settings.n_members, device=self._device)
-        return excess_gain(self._judge.excess(self._parameters, self._layout, epoch))
-
-    def _metrics(self, totals: TermTotals, is_training: np.ndarray) -> dict[str, np.ndarray]:
+    def _metrics(self, totals: dict[str, Tensor], is_training: np.ndarray) -> dict[str, np.ndarray]:
         """An epoch's history from its sums: means over rows, batches and pairs."""
-        sums = {f.name: getattr(totals, f.name).double().cpu().numpy() for f in fields(totals)}
+        sums = {name: values.double().cpu().numpy() for name, values in totals.items()}
         uses_odds = any(self.settings.of_member("equalized_odds_weight"))
         uses_cec = any(self.settings.of_member("cec_weight"))
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -307,14 +304,13 @@ class Engine:
     @torch.no_grad()
     def run_epoch(
         self, epoch: int, n_done: Tensor, is_training: Tensor, gains: Tensor | None = None
-    ) -> TermTotals | None:
+    ) -> dict[str, Tensor] | None:
         """Run every step of an epoch; return the sums for its history, None if no member moves."""
         blocks = self._source.epoch(epoch, n_done, is_training, gains)
         parts = [block.totals(*self._run_block(block)) for block in blocks]
         if not parts:
             return None
-        sums = {f.name: torch.stack([getattr(p, f.name) for p in parts]).sum(0) for f in fields(TermTotals)}
-        return TermTotals(**sums)
+        return {name: torch.stack([part[name] for part in parts]).sum(0) for name in parts[0]}
 
     def _run_block(self, block: Block) -> tuple[Tensor, Tensor | None]:
         if self._may_capture and self._replay is None:
@@ -447,14 +443,6 @@ def _check(data: TrainingData, settings: TrainingSettings) -> None:
             f"objective={settings.objective!r} needs placebo triples, which {' and '.join(lacking)} lack; "
             "make `triples` with `training_triples`."
         )
-
-
-def _check_resumed(state: TrainerState, layout: Layout, settings: TrainingSettings) -> None:
-    differing = settings.differences(state.settings)
-    if state.widths != layout.widths:
-        differing.append(f"number of inputs or hidden widths ({list(state.widths)}, now {list(layout.widths)})")
-    if differing:
-        raise InvalidInputError(f"The state to continue from was trained with different settings: {differing}.")
 
 
 def device_of(name: str) -> torch.device:

@@ -21,20 +21,6 @@ _ROWS_PER_BLOCK = 2048
 
 
 @dataclass(frozen=True)
-class TermTotals:
-    """Sums over batches from which an epoch's history is made; each of shape (K,)."""
-
-    bce: Tensor
-    weight: Tensor
-    equalized_odds: Tensor
-    n_left_out: Tensor
-    n_steps: Tensor
-    cec: Tensor
-    pair_weight: Tensor
-    n_unmatched: Tensor
-
-
-@dataclass(frozen=True)
 class Block:
     """S consecutive batches of all members; tensors of `Batch` with a leading dimension S, stored by name.
 
@@ -69,8 +55,8 @@ class Block:
         for step, has_pairs in enumerate(self.has_pairs):
             yield batch_of({name: values[step] for name, values in by_name.items()}, has_pairs)
 
-    def totals(self, logits: Tensor, scores: Tensor | None) -> TermTotals:
-        """Sums of the objective's terms from the logits (S, K, m) and squared scores (S, K, M, q) of the steps."""
+    def totals(self, logits: Tensor, scores: Tensor | None) -> dict[str, Tensor]:
+        """Sums for the history, of shape (K,), from logits (S, K, m) and squared scores (S, K, M, q) of the steps."""
         steps = self.is_active.to(logits.dtype)
         weight = self.row_weight.sum(-1) * steps
         zeros = torch.zeros_like(weight[0])
@@ -82,16 +68,16 @@ class Block:
         if scores is not None and self.pair_weight is not None:
             pair_weight = self.pair_weight.clamp_min(0).sum((0, 2, 3))
             cec = (scores * self.pair_weight).sum((0, 2, 3))
-        return TermTotals(
-            bce=(bce_loss(logits, self.fields["y"].squeeze(-1), self.row_weight) * weight).sum(0),
-            weight=weight.sum(0),
-            equalized_odds=odds,
-            n_left_out=self.n_left_out,
-            n_steps=steps.sum(0),
-            cec=cec,
-            pair_weight=pair_weight,
-            n_unmatched=self.n_unmatched,
-        )
+        return {
+            "bce": (bce_loss(logits, self.fields["y"].squeeze(-1), self.row_weight) * weight).sum(0),
+            "weight": weight.sum(0),
+            "equalized_odds": odds,
+            "n_left_out": self.n_left_out,
+            "n_steps": steps.sum(0),
+            "cec": cec,
+            "pair_weight": pair_weight,
+            "n_unmatched": self.n_unmatched,
+        }
 
 
 def batch_of(fields: dict[str, Tensor], has_pairs: bool) -> Batch:
@@ -251,7 +237,9 @@ class BatchSource:
             is_used = is_used & is_row.unsqueeze(-2)
             scale = self._settings.cec_every * cec_weight.view(-1, 1, 1) / 2
             if self._uses_placebo:
-                partner, share = self._compared(flat, epoch)
+                triples = triples_in_turn(self._triples[flat], self._n_triples[flat], row, epoch)  # (S, K, m, M, 2)
+                partner = triples.movedim((-1, -2), (-3, -2)).flatten(-3, -2)  # matches, then placebos: (S, K, 2M, m)
+                share = self._triple_weight[flat].transpose(-1, -2)
                 n_unmatched = (is_used & (share == 0)).sum((0, 2, 3))
                 pair_weight = weight.unsqueeze(-2) * is_used * share
                 pair_weight = torch.cat((pair_weight, -pair_weight), dim=-2)
@@ -268,13 +256,6 @@ class BatchSource:
             fields |= self._pairs(person, partner, y * self._n_groups + group)
             fields["pair_weight"] = normalized * scale
         return Block(fields, len(order), has_pairs, weight, is_active, odds_form, pair_weight, n_unmatched, n_left_out)
-
-    def _compared(self, flat: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
-        """Rows of matches followed by placebos, (S, K, 2M, m), and weights of the triples, (S, K, M, m)."""
-        row = flat % self._rows_per_table
-        rows = triples_in_turn(self._triples[flat], self._n_triples[flat], row, epoch)  # (S, K, m, M, 2)
-        partner = rows.movedim((-1, -2), (-3, -2)).flatten(-3, -2)
-        return partner, self._triple_weight[flat].transpose(-1, -2)
 
     def _pairs(self, person: Tensor, partner: Tensor, cell: Tensor) -> dict[str, Tensor]:
         """People (S, K, q), their partners (S, K, M, q) and the baselines, with their weights and cells."""
