@@ -8,7 +8,6 @@ from collections.abc import Callable
 from importlib import import_module, metadata
 from typing import Any, TypeVar, cast
 
-import numba
 import numpy as np
 
 from evenhand._version import __version__
@@ -104,6 +103,8 @@ Scalar = Any  # a number of the compiled code
 
 def compiled_in_order(function: Function) -> Function:
     """Compile `function` with every operation in the order in which it is written, and cache it on disk if possible."""
+    import numba  # an optional library
+
     try:
         return cast(Function, numba.njit(function, nogil=True, error_model="numpy", cache=True))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written to

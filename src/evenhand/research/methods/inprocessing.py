@@ -323,11 +323,13 @@ class AdversarialDebiasing(NetworkMethod):
                 own = torch.autograd.grad(loss, parameters, retain_graph=True)
                 opponent.zero_grad()
                 against = functional.cross_entropy(adversary(logits, labels), groups)
-                found = torch.autograd.grad(against, [*parameters, *adversary.parameters()])
+                gradients = torch.autograd.grad(against, [*parameters, *adversary.parameters()])
                 alpha = self.strength * math.sqrt(epoch + 1)
-                update = adversarial_update(_flat(own), _flat(found[: len(parameters)]), alpha)
-                _set_gradients(parameters, update)
-                for parameter, gradient in zip(adversary.parameters(), found[len(parameters) :], strict=True):
+                update = adversarial_update(_flat(own), _flat(gradients[: len(parameters)]), alpha)
+                sizes = [parameter.numel() for parameter in parameters]
+                for parameter, gradient in zip(parameters, update.split(sizes), strict=True):
+                    parameter.grad = gradient.view_as(parameter)
+                for parameter, gradient in zip(adversary.parameters(), gradients[len(parameters) :], strict=True):
                     parameter.grad = gradient
                 optimizer.step()
                 opponent.step()
@@ -367,12 +369,6 @@ def adversarial_update(own: Tensor, against: Tensor, alpha: float) -> Tensor:
 
 def _flat(gradients: tuple[Tensor, ...]) -> Tensor:
     return torch.cat([gradient.flatten() for gradient in gradients])
-
-
-def _set_gradients(parameters: list[nn.Parameter], flat: Tensor) -> None:
-    sizes = [parameter.numel() for parameter in parameters]
-    for parameter, gradient in zip(parameters, flat.split(sizes), strict=True):
-        parameter.grad = gradient.view_as(parameter)
 
 
 class CEC:

@@ -28,19 +28,15 @@ class Method(Protocol):
 
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any) -> Self:
         """Learn from people, their labels 0 or 1 and their groups."""
-        ...
 
     def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
         """Decisions 0 or 1, of shape (n,); always the same for the same rows."""
-        ...
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
         """Expected decisions or probabilities, of shape (n, 2)."""
-        ...
 
     def audited_model(self) -> AuditedModel:
         """The differentiable score that is attributed."""
-        ...
 
 
 @runtime_checkable
@@ -49,7 +45,6 @@ class RepairsTable(Protocol):
 
     def audited_table(self, X: Any, sensitive_features: Any = None) -> pd.DataFrame:
         """The table that `audited_model()` takes."""
-        ...
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Settings of a comparison; the defaults are the paper's."""
+"""Settings of a comparison, whose defaults are the paper's, and the store of its results."""
 
 from __future__ import annotations
 

@@ -357,13 +357,14 @@ class _Replay:
 
     def run(self, block: Block) -> tuple[Tensor, Tensor | None]:
         """Run the block's steps."""
+        n_steps = len(block.has_pairs)
         for name, value in block.fields.items():
-            self._inputs[name][: block.n_steps].copy_(value)
+            self._inputs[name][:n_steps].copy_(value)
         self._index.zero_()
         for has_pairs in block.has_pairs:
             self._graphs[has_pairs].replay()
-        scores = None if self._scores is None else self._scores[: block.n_steps].clone()
-        return self._logits[: block.n_steps].clone(), scores
+        scores = None if self._scores is None else self._scores[:n_steps].clone()
+        return self._logits[:n_steps].clone(), scores
 
     def _capture(self, has_pairs: bool) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()

@@ -28,8 +28,6 @@ class Block:
     ----------
     fields
         Tensors of shape (S, K, ...).
-    n_steps
-        S.
     has_pairs
         For each step, whether the CEC term is part of it.
     row_weight, is_active, odds_form, pair_weight
@@ -40,7 +38,6 @@ class Block:
     """
 
     fields: dict[str, Tensor]
-    n_steps: int
     has_pairs: tuple[bool, ...]
     row_weight: Tensor
     is_active: Tensor
@@ -255,7 +252,7 @@ class BatchSource:
             partner = torch.where(partner >= 0, partner, row.unsqueeze(-2)) + table.unsqueeze(-1) * self._stride
             fields |= self._pairs(person, partner, y * self._n_groups + group)
             fields["pair_weight"] = normalized * scale
-        return Block(fields, len(order), has_pairs, weight, is_active, odds_form, pair_weight, n_unmatched, n_left_out)
+        return Block(fields, has_pairs, weight, is_active, odds_form, pair_weight, n_unmatched, n_left_out)
 
     def _pairs(self, person: Tensor, partner: Tensor, cell: Tensor) -> dict[str, Tensor]:
         """People (S, K, q), their partners (S, K, M, q) and the baselines, with their weights and cells."""
