@@ -15,7 +15,7 @@ from pathlib import Path
 
 from evenhand.datasets import load_dataset
 from evenhand.exceptions import EvenhandError
-from evenhand.research.reproduction.settings import ProtocolSettings, ResultStore
+from evenhand.research.reproduction.protocol import ProtocolSettings, ResultStore
 from studies.epochs import run_epochs, table_epochs
 from studies.gaps import compare_gaps
 from studies.run import STUDIES, run_study

@@ -24,6 +24,8 @@ from evenhand.research.reproduction import protocol
 from evenhand.research.reproduction import protocol as stacks
 from evenhand.research.reproduction.protocol import (
     ProtocolSettings,
+    ResultRow,
+    ResultStore,
     ablation_weights,
     evaluate_network,
     grid_weights,
@@ -36,7 +38,6 @@ from evenhand.research.reproduction.protocol import (
     run_stacks,
     train_members,
 )
-from evenhand.research.reproduction.settings import ResultRow, ResultStore
 from evenhand.research.reproduction.tables import METRIC_NAMES
 from evenhand.training import Trainer
 from evenhand.training.folds import stack_tables

@@ -24,9 +24,8 @@ from evenhand.research.reproduction.charts import (
     save_chart,
     to_svg,
 )
-from evenhand.research.reproduction.protocol import ProtocolSettings, ablation_weights, grid_weights
+from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ablation_weights, grid_weights
 from evenhand.research.reproduction.reproduce import reproduce, reproduction_page, write_outputs
-from evenhand.research.reproduction.settings import ResultRow
 from evenhand.research.reproduction.tables import (
     METRIC_NAMES,
     PaperTable,

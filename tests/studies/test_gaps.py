@@ -11,8 +11,7 @@ from scipy import stats
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
 from evenhand.research.methods import NetworkSettings, make_method
-from evenhand.research.reproduction.protocol import prepare_folds
-from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore
+from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ResultStore, prepare_folds
 from studies.__main__ import main
 from studies.gaps import GAP_NAMES, audited_metrics, compare_gaps, run_gaps, table_gaps
 

@@ -25,8 +25,14 @@ from evenhand.research.reproduction.charts import (
     save_chart,
     to_svg,
 )
-from evenhand.research.reproduction.protocol import results_of, run_protocol
-from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore, versions
+from evenhand.research.reproduction.protocol import (
+    ProtocolSettings,
+    ResultRow,
+    ResultStore,
+    results_of,
+    run_protocol,
+    versions,
+)
 from evenhand.research.reproduction.tables import PaperTable, table_ablation, table_comparison, table_main, table_pareto
 from evenhand.system.files import write_text
 

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.research.reproduction.protocol import ablation_weights
-from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow
+from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ablation_weights
 from evenhand.searching.choice import mean_interval
 from evenhand.system.files import write_text
 
