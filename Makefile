@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: demo unit test lint type docs check bench growth scale search defaults gaps epochs slow fuzz browser spark coverage oldest newest package sbom lock clean help
+.PHONY: demo unit test lint type docs check bench growth scale search defaults calibrate power gaps epochs slow fuzz browser spark coverage oldest newest package sbom lock clean help
 
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -93,11 +93,18 @@ search: $(VENV)/.dev  ## the targets of the search for an alternative: minutes o
 defaults: $(VENV)/.dev  ## what the defaults of training keep and remove on four datasets: minutes on a GPU with many cores
 	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/training_defaults.py --out docs/results/training
 
+# OPTIONS such as --quick, --minutes 10 or --cells german; a second run adds the missing audits.
+calibrate: $(VENV)/.dev  ## false alarms and coverage of every test of the audit; updates docs/calibration.md: five core-hours
+	$(BIN)/python -m studies calibration --n-jobs $$(nproc) --out build/calibration --page docs/calibration.md $(OPTIONS)
+
+power: $(VENV)/.dev  ## how often the audit finds planted biases; updates docs/power.md: two core-hours
+	$(BIN)/python -m studies power --n-jobs $$(nproc) --out build/power --page docs/power.md $(OPTIONS)
+
 gaps: $(VENV)/.dev  ## how every method of the comparison changes score gap and weighing on German Credit: about 10 minutes
-	OMP_NUM_THREADS=1 $(BIN)/evenhand reproduce --gaps --dataset german --repeats 2 --out docs/results/reproduction/gaps
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies gaps --dataset german --repeats 2 --out docs/results/reproduction/gaps
 
 epochs: $(VENV)/.dev  ## which number of epochs gives the paper's rows of three methods: about half an hour
-	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/paper_epochs.py --out docs/results/reproduction/epochs
+	OMP_NUM_THREADS=1 $(BIN)/python -m studies epochs --out docs/results/reproduction/epochs
 
 coverage: $(VENV)/.dev  ## the default tests with their coverage of lines and branches, and its floor
 	$(TESTS) --cov=evenhand --cov-report=term

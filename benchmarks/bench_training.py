@@ -1,4 +1,4 @@
-"""Time of training with the CEC objective, against cross-entropy alone, in torch, one by one, and on a GPU.
+"""Time of training with the CEC objective, against cross-entropy alone, one by one, and on a GPU.
 
 Both sides of a ratio take turns in one run, so that a busy machine slows them alike. Epochs on one core are measured in
 CPU time.
@@ -8,16 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
 from typing import Any
-from unittest import mock
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from evenhand.training import Trainer, TrainingData, TrainingSettings
-from evenhand.training.engine import loop
 
 
 def make_tables(n_tables: int, n_rows: int, n_columns: int, seed: int = 0) -> TrainingData:
@@ -100,11 +97,9 @@ def plain_epoch(data: TrainingData, *, with_terms: bool, batch_size: int = 64, n
     return epoch
 
 
-def epoch_of(data: TrainingData, *, in_torch: bool = False, **changes: Any) -> Callable[[], None]:
-    """An epoch of our trainer, one more with each call; in torch, as if numba were not installed."""
-    settings = TrainingSettings(device="cpu", epochs=0, n_threads=1, **changes)
-    with mock.patch.object(loop, "is_compiled", return_value=False) if in_torch else nullcontext():
-        trainer = Trainer(data, settings)
+def epoch_of(data: TrainingData, **changes: Any) -> Callable[[], None]:
+    """An epoch of our trainer, one more with each call."""
+    trainer = Trainer(data, TrainingSettings(device="cpu", epochs=0, n_threads=1, **changes))
 
     def epoch() -> None:
         settings = TrainingSettings(**{**trainer.settings.to_dict(), "epochs": trainer.state.epoch + 1})
@@ -124,10 +119,8 @@ def objective_rows(n_columns: int, rounds: int) -> list[dict[str, Any]]:
     times = best_times(
         {
             "bce": epoch_of(data, **BCE_ONLY),
-            "bce, torch": epoch_of(data, in_torch=True, **BCE_ONLY),
             "bce, plain": plain_epoch(data, with_terms=False),
             **{f"every {k}": epoch_of(data, cec_every=k) for k in (1, 2, 4)},
-            "torch": epoch_of(data, in_torch=True),
             "plain": plain_epoch(data, with_terms=True),
         },
         rounds,
@@ -138,17 +131,10 @@ def objective_rows(n_columns: int, rounds: int) -> list[dict[str, Any]]:
     target = "at most 2x the time"
     ours, bce = times["every 1"], times["bce"]
     return [
-        row(f"{what}: against BCE only in torch operations, the plain epoch before compiled steps", ours,
-            times["bce, torch"], target),
-        row(f"{what}: against BCE only, both compiled", ours, bce, target),
-        row(f"{what}: against BCE only, both in torch operations (without numba)", times["torch"],
-            times["bce, torch"], target),
+        row(f"{what}: against BCE only", ours, bce, target),
         row(f"{what}: against BCE only as a plain torch loop", ours, times["bce, plain"], target),
-        row(f"{what}: compiled against torch operations", ours, times["torch"], is_speedup=True),
-        row(f"BCE only, {n_columns} inputs: compiled against torch operations", bce, times["bce, torch"],
-            is_speedup=True),
-        row(f"{what}; `cec_every=2`: against BCE only, both compiled", times["every 2"], bce),
-        row(f"{what}; `cec_every=4`: against BCE only, both compiled", times["every 4"], bce),
+        row(f"{what}; `cec_every=2`: against BCE only", times["every 2"], bce),
+        row(f"{what}; `cec_every=4`: against BCE only", times["every 4"], bce),
         row(f"{what}: against the paper's algorithm as a plain torch loop, 32 midpoints", ours, times["plain"],
             is_speedup=True),
     ]  # fmt: skip
@@ -164,16 +150,10 @@ def stack_rows(rounds: int, n_models: int = 20) -> list[dict[str, Any]]:
     def stack() -> None:
         Trainer(data, TrainingSettings(seed=tuple(range(n_models)), epochs=2, device="cpu")).run()
 
-    def stack_in_torch() -> None:
-        with mock.patch.object(loop, "is_compiled", return_value=False):
-            stack()
-
-    times = best_times({"stack": stack, "torch": stack_in_torch, "one by one": one_by_one}, rounds)
+    times = best_times({"stack": stack, "one by one": one_by_one}, rounds)
     what = f"{n_models} models as a stack, CPU"
     return [
         row(f"{what}: against one after another", times["stack"], times["one by one"], "at least 1.5x faster",
-            is_speedup=True),
-        row(f"{what}: compiled against torch operations", times["stack"], times["torch"], "at least 1x faster",
             is_speedup=True),
     ]  # fmt: skip
 

@@ -22,8 +22,8 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.people import People
 from evenhand.models.dispatch import as_audited_model
 from evenhand.report.schema import load_schema
-from evenhand.research.studies.probabilities import CELLS, ProbabilityCell, probability_rows, probability_table
-from evenhand.research.studies.run import run_audits
+from studies.probabilities import CELLS, ProbabilityCell, probability_rows, probability_table
+from studies.run import run_audits
 
 F = ["income", "debt"]
 

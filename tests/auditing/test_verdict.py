@@ -287,7 +287,7 @@ def test_no_text_of_an_audit_is_a_python_list(rng):
     X["constant"] = 1.0
     result = eh.audit(LogisticRegression().fit(X, y), X, y, sensitive_features=group,
                       financial_features=["income", "constant"])  # fmt: skip
-    texts = [*texts_of(result.to_dict()), *result.related_metrics()["note"]]
+    texts = texts_of(result.to_dict())
     assert any("tiny" in text and "people: " in text for text in texts)
     assert not [text for text in texts if "['" in text or '["' in text]
 

@@ -252,12 +252,9 @@ def test_json_page_and_workbook_say_the_same(kinds, kind, tmp_path):
     assert "n/a" not in str(found)
 
 
-def test_charts_and_metrics_that_need_attributions_say_so(kinds):
+def test_charts_that_need_attributions_say_so(kinds):
     with pytest.raises(Exception, match="there is no explanation without attributions"):
         kinds["scores"].plot.excess()
-    with pytest.raises(InvalidInputError, match="`related_metrics` needs attributions, which were not given"):
-        kinds["scores"].related_metrics()
-    assert len(kinds["attributions"].related_metrics()) > 0
     assert len(kinds["scores"].cases()) == 0
 
 

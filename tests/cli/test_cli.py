@@ -90,7 +90,7 @@ def test_help_is_there_for_every_command(path, evenhand):
         assert tuple(example_of(commands()[path])[-1][: len(path)]) == path
 
 
-NETWORK, MINUTES = {("data", "fetch")}, {("calibrate",), ("power",), ("reproduce",), ("search",)}
+NETWORK, MINUTES = {("data", "fetch")}, {("reproduce",), ("search",)}
 
 
 def test_the_examples_of_the_help_run_one_after_the_other(evenhand, tmp_path, monkeypatch):

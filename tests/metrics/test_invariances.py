@@ -17,7 +17,6 @@ from evenhand.metrics import (
     outcomes,
     proxies,
     reason_codes,
-    related,
     roc,
     score_gap,
     triples,
@@ -256,16 +255,6 @@ def outcome_rows(p):
     return outcomes.group_outcomes(p.y, p.decision, p.score, p.group, p.names, p.times)
 
 
-def explained(metric, of="X", **options):
-    """A measure of how alike groups are explained, by X, or by the inputs that the model is asked for."""
-
-    def measure(p):
-        asked = {"X": getattr(p, of), "score_function": p.model, "names": p.names}
-        return metric(p.ig, p.model(p.inputs), p.y, p.group, **asked, **options)
-
-    return measure
-
-
 def screen(p):
     return proxies.proxy_screen(pd.DataFrame(p.X, columns=list(p.columns)), p.group, names=p.names, n_trees=3)
 
@@ -404,17 +393,6 @@ CATALOG: dict[str, list[Entry]] = {
         Entry(screen, DRAWN_PEOPLE),
         Entry(lambda p: screen(p).features, (ROWS, NAMES, CODES, COLUMNS, UNITS)),
     ],
-    "gpf_fae": [Entry(explained(related.gpf_fae), DRAWN_PEOPLE)],
-    "explanation_disparity_auc": [Entry(explained(related.explanation_disparity_auc), DRAWN_PEOPLE)],
-    "ref": [
-        Entry(
-            explained(related.ref, "inputs", top_k=2),
-            (ROWS, NAMES, CODES, COLUMNS, UNITS, TWICE),
-            but={TWICE: ("p_value",)},
-        )
-    ],
-    "vef": [Entry(explained(related.vef, "inputs", top_k=2), (ROWS, NAMES, CODES, COLUMNS, UNITS, TWICE))],
-    "procedural_metrics": [Entry(explained(related.procedural_metrics, "inputs"), (NAMES,))],
     "auc": [Entry(lambda p: roc.auc(p.y, p.score, p.times), (ROWS, TIMES, TWICE, UNITS))],
     "auc_interval": [Entry(lambda p: roc.auc_interval(p.y, p.score, p.times), (ROWS, TIMES, UNITS))],
     "auc_influence": [Entry(lambda p: roc.auc_influence(p.y, p.score), (ROWS, UNITS))],

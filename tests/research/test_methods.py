@@ -29,11 +29,16 @@ from evenhand.research.methods import (
     make_method,
     method_names,
 )
-from evenhand.research.methods.adversarial import Adversary, adversarial_update
-from evenhand.research.methods.agarwal import AverageLogit, WeightedNetwork, _network_of
-from evenhand.research.methods.lagrangian import rate_differences
+from evenhand.research.methods.inprocessing import (
+    Adversary,
+    AverageLogit,
+    WeightedNetwork,
+    _network_of,
+    adversarial_update,
+    rate_differences,
+)
 from evenhand.research.methods.method import train_network
-from evenhand.research.methods.preprocessing import QuantileRepair
+from evenhand.research.methods.processing import QuantileRepair
 from evenhand.training import PAPER_SETTINGS
 
 pytestmark = pytest.mark.integration
@@ -293,7 +298,7 @@ def test_hardt_is_fairlearns_rule_on_the_plain_networks_scores(train_people):
 
 def test_attributions_of_an_average_are_those_of_the_module_as_a_whole(rng):
     from evenhand.attribution import attribute
-    from evenhand.research.methods.agarwal import _AuditedAverage
+    from evenhand.research.methods.inprocessing import _AuditedAverage
 
     members = [
         train_network(

@@ -10,6 +10,7 @@ from torch import nn
 import evenhand as eh
 from evenhand.attribution import integrated_gradients
 from evenhand.exceptions import DataFileError, InvalidInputError
+from evenhand.research import methods
 from evenhand.research.methods import (
     CEC,
     DisparateImpactRemover,
@@ -17,17 +18,19 @@ from evenhand.research.methods import (
     make_method,
     method_names,
     register_method,
-    registry,
 )
 from evenhand.research.methods.method import train_network
 from evenhand.research.reproduction import protocol
 from evenhand.research.reproduction import protocol as stacks
-from evenhand.research.reproduction.evaluation import evaluate_network, prepare_folds
 from evenhand.research.reproduction.protocol import (
     ProtocolSettings,
+    ResultRow,
+    ResultStore,
     ablation_weights,
+    evaluate_network,
     grid_weights,
     method_parameters,
+    prepare_folds,
     results_of,
     run_fingerprint,
     run_method,
@@ -35,7 +38,6 @@ from evenhand.research.reproduction.protocol import (
     run_stacks,
     train_members,
 )
-from evenhand.research.reproduction.settings import ResultRow, ResultStore
 from evenhand.research.reproduction.tables import METRIC_NAMES
 from evenhand.training import Trainer
 from evenhand.training.folds import stack_tables
@@ -269,10 +271,10 @@ def test_ablation_and_grid_are_stored_by_their_weights(data, store, monkeypatch)
 
 
 def test_a_methods_own_parameters_tell_its_results_apart(data, store, monkeypatch):
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(methods, "_METHODS", dict(methods._METHODS))
     for level in (1.0, 0.5):
         factory = lambda settings, financial, level=level: DisparateImpactRemover(settings, level)  # noqa: E731
-        registry._METHODS["disparate_impact_remover"] = factory
+        methods._METHODS["disparate_impact_remover"] = factory
         run = run_protocol(data, ["unconstrained", "disparate_impact_remover"], TINY, store)
     assert len(store.of_run(run)) == 6
     rows = results_of(store, run, ["disparate_impact_remover"], TINY, data.financial_features)
@@ -283,7 +285,7 @@ def test_a_methods_own_parameters_tell_its_results_apart(data, store, monkeypatc
 
 
 def test_a_researcher_adds_a_method_in_a_few_lines(data, store, monkeypatch):
-    monkeypatch.setattr(registry, "_METHODS", dict(registry._METHODS))
+    monkeypatch.setattr(methods, "_METHODS", dict(methods._METHODS))
 
     class Reweighing(NetworkMethod):
         """Every (label, group) cell counts as if label and group were independent (Kamiran and Calders, 2012)."""

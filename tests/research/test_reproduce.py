@@ -24,9 +24,8 @@ from evenhand.research.reproduction.charts import (
     save_chart,
     to_svg,
 )
-from evenhand.research.reproduction.protocol import ProtocolSettings, ablation_weights, grid_weights
+from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ablation_weights, grid_weights
 from evenhand.research.reproduction.reproduce import reproduce, reproduction_page, write_outputs
-from evenhand.research.reproduction.settings import ResultRow
 from evenhand.research.reproduction.tables import (
     METRIC_NAMES,
     PaperTable,
@@ -290,7 +289,7 @@ def test_options_reach_the_loader_and_the_settings(tmp_path, monkeypatch):
         store.append(row("unconstrained", 0, dataset=f"d{len(asked)}", weights=(0.0, 0.0), run=f"r{len(asked)}"))
         return f"r{len(asked)}"
 
-    monkeypatch.setattr(evenhand.datasets, "load_dataset", load)
+    monkeypatch.setattr(reproduction, "load_dataset", load)
     monkeypatch.setattr(reproduction, "run_protocol", run)
     hmda = {"states": ["NY"], "year": 2024, "include_post_decision": True}
     reproduce("all", out=tmp_path, fast_training=True, has_grid=True, **hmda)

@@ -7,7 +7,7 @@ from torch import nn
 from evenhand.attribution import feed_forward, integrated_gradients
 from evenhand.exceptions import InvalidInputError
 from evenhand.training import StackedNetwork
-from evenhand.training.engine.step import AdamState, adam_rates, adam_step
+from evenhand.training.engine.step import adam_rates, adam_step
 from evenhand.training.network import Layout
 
 
@@ -69,7 +69,7 @@ def test_adam_takes_the_steps_of_torch_and_leaves_idle_members_untouched():
     learning_rate = torch.tensor([1e-3, 3e-2, 1e-1])
     active = torch.tensor([[True, s % 3 != 1, s < 4] for s in range(9)])
     parameters = start.clone()
-    state = AdamState(torch.zeros(3, 20), torch.zeros(3, 20))
+    mean, square = torch.zeros(3, 20), torch.zeros(3, 20)
     rates = torch.cat(
         (
             adam_rates(torch.zeros(3, dtype=torch.int64), active[:5], learning_rate),
@@ -77,7 +77,7 @@ def test_adam_takes_the_steps_of_torch_and_leaves_idle_members_untouched():
         )
     )
     for step in range(9):
-        adam_step(parameters, gradients[step].clone(), state, rates[step])
+        adam_step(parameters, mean, square, gradients[step].clone(), rates[step])
     for k in range(3):
         expected = start[k].clone().requires_grad_()
         optimizer = torch.optim.Adam([expected], lr=float(learning_rate[k]))

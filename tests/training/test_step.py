@@ -6,8 +6,7 @@ from torch.nn import functional
 
 from evenhand.attribution.feed_forward import RELU, FeedForward
 from evenhand.attribution.gradients import integrate_paths
-from evenhand.training.engine.consistency import Pairs
-from evenhand.training.engine.step import AdamState, Batch, Objective, Stepper
+from evenhand.training.engine.step import Batch, Pairs, Stepper
 from evenhand.training.losses import (
     bce_loss,
     cec_term,
@@ -17,6 +16,7 @@ from evenhand.training.losses import (
     squared_reasoning_gap,
 )
 from evenhand.training.network import Layout
+from evenhand.training.settings import TrainingSettings
 
 K, M_PEOPLE, D_IN = 3, 12, 4
 ODDS_WEIGHT = torch.tensor([0.0, 1.0, 0.5], dtype=torch.float64)
@@ -123,8 +123,10 @@ def test_written_out_gradient_equals_automatic_differentiation_of_the_plain_form
     batch, parts = problem(**case)
     layout = Layout((D_IN, *case.get("hidden", (7, 5)), 1))
     flat = torch.randn(K, layout.n_parameters)
-    objective = Objective(n_steps, method, parts["join"], uses_reasoning, uses_placebo="n_placebos" in case)
-    stepper = Stepper(flat, AdamState(torch.zeros_like(flat), torch.zeros_like(flat)), layout, objective)
+    names = {(False, False): "cec", (True, False): "reasoning_gap", (False, True): "excess"}
+    objective = names.get((uses_reasoning, "n_placebos" in case), "reasoning_excess")
+    settings = TrainingSettings(n_steps=n_steps, method=method, objective=objective)
+    stepper = Stepper(flat, torch.zeros_like(flat), torch.zeros_like(flat), layout, settings, parts["join"])
     stepper.compute_gradient(batch)
     leaf = flat.clone().requires_grad_()
     loss = plain_objective(leaf, layout, batch, parts, case.get("n_groups", 2), n_steps, method, uses_reasoning)

@@ -406,7 +406,6 @@ def _source(source: PairsInMemory, scope: Scope) -> PairsInMemory:
         pairs=pairs,
         attributions=np.full_like(source.attributions, np.nan),
         match_attributions=np.full_like(source.match_attributions, np.nan),
-        explain_by_label=None,
     )
 
 

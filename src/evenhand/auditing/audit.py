@@ -13,7 +13,7 @@ import pandas as pd
 import torch
 
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble, limited, screened_people
-from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch, explained_by_label
+from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch
 from evenhand.auditing.direction import check_direction, notes_on_label, notes_on_scales
 from evenhand.auditing.draws import pooled_over_draws, with_first_draw
 from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
@@ -324,7 +324,6 @@ def _finished(
             pool.table,
             found.attributions,
             found.scored.match_attributions,
-            explained_by_label(reference, people),
             reason_table=output.reasons,
             reason_codes=(found.reasons.people.codes, found.reasons.pool.codes),
         ),

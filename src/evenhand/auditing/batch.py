@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -535,30 +534,6 @@ def audit_batch(
         settings.unit,
         reasons,
     )
-
-
-def explained_by_label(reference: Fitted, people: People) -> Callable[[], NDArray[np.float32]]:
-    """Return a function that explains people from the mean of their label, whatever their group, by feature.
-
-    The audit explains people from the mean of their group, which would reveal the group to anyone who compares the
-    explanations of different people.
-    """
-    pool, explainer = reference.pool, reference.explainer
-    one_group = np.zeros(len(pool), dtype=np.int64)
-    by_label = Explainer.of(
-        reference.model,
-        pool.x,
-        pool.labels,
-        one_group,
-        explainer.n_steps,
-        explainer.method,
-        sample_weight=pool.sample_weight,
-    )
-    return partial(_explained, by_label, people)
-
-
-def _explained(explainer: Explainer, people: People) -> NDArray[np.float32]:
-    return _joined_attributions(explainer.model, explainer.explain(people.x, people.labels))
 
 
 def _regimes(decision: Ints, match_decision: Ints, scored: ScoredPairs, threshold: float) -> NDArray[np.object_]:

@@ -36,10 +36,8 @@ from evenhand.auditing.sample import (
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, Weighting, library_versions, write_json
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.encoding import TableEncoder
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.proxies import ProxyScreen
-from evenhand.metrics.related import procedural_metrics
 from evenhand.report.explorer import pairs_to_show
 from evenhand.report.memo import write_memo
 from evenhand.report.page import audit_card, audit_page
@@ -397,45 +395,6 @@ class AuditResult:
                 writer.write_table(first)
                 for part in parts:
                     writer.write_table(part.cast(first.schema))
-
-    def related_metrics(
-        self, score_function: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None = None, random_state: int = 0
-    ) -> pd.DataFrame:
-        """Related procedural metrics: GPF_FAE, REF, VEF and the explanation-disparity AUC.
-
-        They compare the explanations of different people, so everyone is explained again, from the mean of their label.
-        Explanations from the mean of the group, as in the rest of the audit, would reveal the group.
-
-        Parameters
-        ----------
-        score_function
-            Scores a numeric table; needed by REF and VEF, which blank out features. Only for tables of numbers.
-        random_state
-            Seed.
-
-        Returns
-        -------
-        Table with columns name, value, p_value, direction, note.
-        """
-        if self.scope is not None:
-            self.scope.check_has_attributions("`related_metrics`")
-        person = self.pairs.drop_duplicates("person").set_index("person").sort_index()
-        labels = person["label"].to_numpy()
-        names, group = np.unique(person["group"].to_numpy(dtype=str), return_inverse=True)
-        numbers = self.table.to_numpy(dtype=float) if score_function is not None else None
-        X = TableEncoder.fit(self.table).transform(self.table).astype(np.float64) if numbers is None else numbers
-        explain = self._in_memory.explain_by_label
-        found = procedural_metrics(
-            (self.attributions if explain is None else explain()).astype(np.float64),
-            person["score"].to_numpy(),
-            labels if self.settings["favorable"] == "high" else 1 - labels,  # in the form of `score_function`
-            group,
-            X=X,
-            score_function=score_function,
-            names=names.tolist(),
-            random_state=random_state,
-        )
-        return pd.DataFrame([asdict(metric) for metric in found])
 
     @property
     def plot(self) -> Plots:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -70,8 +70,6 @@ class PairsInMemory:
     attributions, match_attributions
         By feature: for each audited person, of shape (n_people, n_features), and for the match of each pair, of shape
         (n_pairs, n_features).
-    explain_by_label
-        Explains the audited people again, from the mean of their label alone; None if there is no model.
     reason_table, reason_codes
         Principal reasons: one row per declined person; and as codes, for everyone and for the people they were matched
         in. None if there are none.
@@ -82,7 +80,6 @@ class PairsInMemory:
     reference_table: pd.DataFrame
     attributions: NDArray[np.float32]
     match_attributions: NDArray[np.float32]
-    explain_by_label: Callable[[], NDArray[np.float32]] | None = None
     reason_table: pd.DataFrame | None = None
     reason_codes: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evenhand.exceptions import InvalidInputError
-
 Outcome = Literal["score", "value", "decision"]
 
 DECISION_UNIT = "share of favorable decisions"
@@ -110,12 +108,6 @@ class Scope:
         if self.outcome == "decision":
             return "AUC and calibration are not computed: there are no scores."
         return ""
-
-    def check_has_attributions(self, what: str) -> None:
-        """Reject a request that needs attributions and labels."""
-        if not self.attributions or not self.labels:
-            lacking = "attributions" if not self.attributions else "labels"
-            raise InvalidInputError(f"{what} needs {lacking}, which were not given; pass them to `audit_given`.")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the summary."""

@@ -12,7 +12,7 @@ import typer
 
 from evenhand.cli.audits import audit, check, compare, demo, monitor, verify
 from evenhand.cli.models import search, train
-from evenhand.cli.other import calibrate, data_app, power, reproduce
+from evenhand.cli.other import data_app, reproduce
 from evenhand.cli.terminal import INTERRUPTED, said_when_interrupted, say, with_options
 from evenhand.exceptions import EvenhandError, EvenhandWarning
 from evenhand.system.terminal import outlive_readers
@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for command in (check, audit, verify, demo, compare, monitor, train, search, reproduce, calibrate, power):
+for command in (check, audit, verify, demo, compare, monitor, train, search, reproduce):
     app.command()(said_when_interrupted(command))
 app.add_typer(data_app, name="data")
 

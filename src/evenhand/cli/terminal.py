@@ -51,8 +51,6 @@ _KEPT = {
     "search": ("out", "store"),
     "train": ("checkpoint", ""),
     "reproduce": ("out", "results.jsonl"),
-    "calibrate": ("out", "calibration.jsonl"),
-    "power": ("out", "power.jsonl"),
 }
 
 

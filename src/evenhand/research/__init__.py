@@ -1,1 +1,1 @@
-"""Studies: the comparison methods, the reproduction of the paper, the calibration of the tests."""
+"""The methods that the paper compares, and the reproduction of its tables."""

@@ -88,25 +88,11 @@ Array = np.ndarray[Any, Any]
 Scalar = Any  # a number of the compiled code
 
 
-def compiled(function: Function) -> Function:
-    """Compile `function` for vectors, and cache it on disk if possible.
-
-    Sums may be taken in any order and fused with products, in the same way in every call on a machine; NaN and infinity
-    are preserved.
-    """
-    return _cached(function, fastmath={"contract", "reassoc", "nsz"})
-
-
 def compiled_in_order(function: Function) -> Function:
     """Compile `function` with every operation in the order in which it is written, and cache it on disk if possible."""
-    return _cached(function)
+    import numba  # an optional library
 
-
-def _cached(function: Function, **options: Any) -> Function:
-    import numba  # an optional library, which only the modules of compiled functions need
-
-    options |= {"nogil": True, "error_model": "numpy"}
     try:
-        return cast(Function, numba.njit(function, cache=True, **options))
+        return cast(Function, numba.njit(function, nogil=True, error_model="numpy", cache=True))
     except RuntimeError:  # neither the package's folder nor the user's cache can be written to
-        return cast(Function, numba.njit(function, **options))
+        return cast(Function, numba.njit(function, nogil=True, error_model="numpy"))

@@ -3,8 +3,16 @@
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.engine.loop import Trainer, TrainingDivergedError, train
 from evenhand.training.engine.state import TrainerState
-from evenhand.training.excess_objective import balanced_weights, excess_gain, training_triples
-from evenhand.training.losses import bce_loss, cec_loss, cec_term, equalized_odds_loss, squared_reasoning_gap
+from evenhand.training.losses import (
+    balanced_weights,
+    bce_loss,
+    cec_loss,
+    cec_term,
+    equalized_odds_loss,
+    excess_gain,
+    squared_reasoning_gap,
+    training_triples,
+)
 from evenhand.training.network import StackedNetwork
 from evenhand.training.settings import PAPER_SETTINGS, TrainingSettings
 

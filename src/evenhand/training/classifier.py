@@ -30,7 +30,7 @@ from evenhand.system.terminal import progress as shown_progress
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.engine.loop import Trainer
 from evenhand.training.engine.state import TrainerState
-from evenhand.training.excess_objective import training_triples
+from evenhand.training.losses import training_triples
 from evenhand.training.model_file import read_model, write_model
 from evenhand.training.settings import (
     Monitor,
@@ -221,7 +221,12 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             groups = as_groups(np.asarray(groups.names)[groups.codes[kept]], len(kept))
         seed = _seed(self.random_state)
         data = self._training_data(table, labels, groups, weight.astype(np.float32), seed)
-        self._keep(self._train(data, seed), groups)
+        state = self._train(data, seed)
+        self.network_ = state.network().member(0)
+        self.history_ = {name: values[:, 0].numpy() for name, values in state.history.items()}
+        self.n_iter_ = state.epoch
+        self.best_epoch_ = int(state.best_epoch[0]) if self.patience is not None else state.epoch - 1
+        self.group_names_ = groups.names
         self._warn_if_constant(table, labels)
         return self
 
@@ -322,78 +327,48 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if self.validation_fraction:
             train, held_out = split_people(labels, groups.codes, 1 - self.validation_fraction, seed)
         self.encoder_ = TableEncoder.fit(table.iloc[train], self.encoding)
-        financial = self._financial_names(list(table.columns))
-        x = self.encoder_.transform(table)
-        F = self.encoder_.as_matched(table[financial])
-        match = self._matches(F, labels, groups, train, train)
-        triples, of_held_out = self._triples(F, labels, groups, train, held_out)
-        partner = match if triples is None else triples[:, :, 0, 0]
+        x, codes, n_others = self.encoder_.transform(table), groups.codes, len(groups.names) - 1
+        F = self.encoder_.as_matched(table[self._financial_names(list(table.columns))])
+        uses_placebo = bool(self.cec_weight) and str(self.objective).endswith("excess")
+        points = MatchingSpace.fit(F.iloc[train], missing="indicator").transform(F) if uses_placebo else None
+
+        def matched(people: NDArray[np.int64]) -> NDArray[np.int64]:
+            """Rows of the training people matched to each person, one for each other group, -1 for none."""
+            if not self.cec_weight:
+                return np.full((len(people), n_others), -1, dtype=np.int64)
+            pool = None if people is train else (F.iloc[train], labels[train], codes[train])
+            own = (F.iloc[people], labels[people], codes[people])
+            return match_pairs(*own, pool, self.max_distance, missing="indicator").match.reshape(len(people), -1)
+
+        def compared(people: NDArray[np.int64]) -> NDArray[np.int64] | None:
+            """Placebo triples with the training people; None if the objective does not need them."""
+            if points is None:
+                return None
+            pool = None if people is train else (points[train], labels[train], codes[train])
+            own = (points[people], labels[people], codes[people])
+            return training_triples(*own, n_others + 1, pool, max_distance=self.max_distance)
+
+        def fields_of(people: NDArray[np.int64]) -> dict[str, Any]:
+            triples = compared(people)
+            return {
+                "X": x[None, people],
+                "y": labels[None, people],
+                "group": codes[None, people],
+                "match": matched(people)[None],
+                "weight": weight[None, people],
+                "triples": None if triples is None else triples[None],
+            }
+
+        own = fields_of(train)
+        partner = own["match"] if own["triples"] is None else own["triples"][..., 0, 0]
         self.n_unmatched_ = int((partner < 0).sum()) if self.cec_weight else 0
-        validation = None
-        if len(held_out):
-            validation = ValidationData(
-                X=_one_table(x[held_out]),
-                y=_one_table(labels[held_out]),
-                group=_one_table(groups.codes[held_out]),
-                match=_one_table(self._matches(F, labels, groups, held_out, train)),
-                weight=_one_table(weight[held_out]),
-                triples=None if of_held_out is None else _one_table(of_held_out),
-            )
-        joined = len(self.encoder_.encoded_names) > len(self.encoder_.columns)
+        is_joined = len(self.encoder_.encoded_names) > len(self.encoder_.columns)
         return TrainingData(
-            X=_one_table(x[train]),
-            y=_one_table(labels[train]),
-            group=_one_table(groups.codes[train]),
-            match=_one_table(match),
-            baselines=_one_table(label_group_baselines(x[train], labels[train], groups.codes[train])),
-            weight=_one_table(weight[train]),
-            join=torch.as_tensor(self.encoder_.join_matrix) if joined else None,
-            validation=validation,
-            triples=None if triples is None else _one_table(triples),
+            **own,
+            baselines=torch.as_tensor(label_group_baselines(x[train], labels[train], codes[train]))[None],
+            join=torch.as_tensor(self.encoder_.join_matrix) if is_joined else None,
+            validation=ValidationData(**fields_of(held_out)) if len(held_out) else None,
         )
-
-    def _matches(
-        self,
-        F: Any,
-        labels: NDArray[np.int64],
-        groups: Groups,
-        people: NDArray[np.int64],
-        pool: NDArray[np.int64],
-    ) -> NDArray[np.int64]:
-        """Rows of the pool matched to each person, one for each other group, -1 for none."""
-        if not self.cec_weight:
-            return np.full((len(people), len(groups.names) - 1), -1, dtype=np.int64)
-        same = people is pool
-        pairs = match_pairs(
-            F.iloc[people],
-            labels[people],
-            groups.codes[people],
-            None if same else (F.iloc[pool], labels[pool], groups.codes[pool]),
-            self.max_distance,
-            missing="indicator",
-        )
-        return pairs.match.reshape(len(people), -1)
-
-    def _triples(
-        self,
-        F: Any,
-        labels: NDArray[np.int64],
-        groups: Groups,
-        train: NDArray[np.int64],
-        held_out: NDArray[np.int64],
-    ) -> tuple[NDArray[np.int64] | None, NDArray[np.int64] | None]:
-        """Placebo triples of the training people and of those held out; None if the objective does not need them."""
-        if not self.cec_weight or not str(self.objective).endswith("excess"):
-            return None, None
-        space = MatchingSpace.fit(F.iloc[train], missing="indicator")
-        points = space.transform(F)
-        pool = (points[train], labels[train], groups.codes[train])
-        options: dict[str, Any] = {"max_distance": self.max_distance}
-        triples = training_triples(*pool, len(groups.names), **options)
-        if not len(held_out):
-            return triples, None
-        asking = (points[held_out], labels[held_out], groups.codes[held_out])
-        return triples, training_triples(*asking, len(groups.names), pool, **options)
 
     def _financial_names(self, columns: list[str]) -> list[str]:
         if self.financial_features is None:
@@ -420,13 +395,6 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                     self._warn_if_collapsing(data, trainer.state, float(metrics["bce"]))
 
             return trainer.run(on_epoch)
-
-    def _keep(self, state: TrainerState, groups: Groups) -> None:
-        self.network_ = state.network().member(0)
-        self.history_ = {name: values[:, 0].numpy() for name, values in state.history.items()}
-        self.n_iter_ = state.epoch
-        self.best_epoch_ = int(state.best_epoch[0]) if self.patience is not None else state.epoch - 1
-        self.group_names_ = groups.names
 
     def _warn_if_collapsing(self, data: TrainingData, state: TrainerState, bce: float) -> None:
         """Warn halfway, while it is not too late to stop, if the terms outweigh the labels."""
@@ -472,11 +440,6 @@ def _checkpoint(folder: str | os.PathLike[str] | None, data: TrainingData, setti
         if tensor is not None:
             digest.update(tensor.numpy().tobytes())
     return Path(folder) / f"fit-{digest.hexdigest()[:16]}.safetensors"
-
-
-def _one_table(values: NDArray[Any]) -> torch.Tensor:
-    """A stack's table with the people of one member."""
-    return torch.as_tensor(values).unsqueeze(0)
 
 
 def _seed(random_state: int | np.random.RandomState | None) -> int:

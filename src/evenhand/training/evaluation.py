@@ -16,9 +16,14 @@ from evenhand.metrics.cec import squared_cec
 from evenhand.metrics.roc import auc
 from evenhand.models.explaining import CellBaselines, Explainer
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.training.data import TrainingData
-from evenhand.training.excess_objective import balanced_weights, hinged_excess
-from evenhand.training.losses import bce_loss, equalized_odds_loss, squared_reasoning_gap
+from evenhand.training.data import TrainingData, ValidationData
+from evenhand.training.losses import (
+    balanced_weights,
+    bce_loss,
+    equalized_odds_loss,
+    hinged_excess,
+    squared_reasoning_gap,
+)
 from evenhand.training.network import Layout
 from evenhand.training.settings import TrainingSettings
 
@@ -74,59 +79,28 @@ class ExcessJudge:
 
     def __init__(self, data: TrainingData, settings: TrainingSettings, device: torch.device) -> None:
         self._data, self._settings, self._device = data, settings, device
-        self._whole: dict[int, _Judged] = {}  # tables of which everyone is used
+        self._whole: dict[int, _Compared] = {}  # tables of which everyone is used
 
     @torch.no_grad()
     def excess(self, parameters: Tensor, layout: Layout, epoch: int) -> Tensor:
         """The excess of each member's table, of shape (K,), in the objective's squared scores."""
-        found = torch.zeros(len(parameters), device=parameters.device)
+        excess = torch.zeros(len(parameters), device=parameters.device)
         for table in np.unique(np.asarray(self._settings.table)).tolist():
-            judged = self._judged(table, epoch)
-            n_values = judged.n_rows * max((self._settings.n_steps + 1) * max(layout.widths) // 4, self._data.n_columns)
+            compared = self._compared(table, epoch)
+            n_rows = compared.partner.shape[1] * (1 + len(compared.partner))  # explanations of people
+            n_values = n_rows * max((self._settings.n_steps + 1) * max(layout.widths) // 4, self._data.n_columns)
             for members, net in _networks_of(table, parameters, layout, self._settings, n_values):
-                found[members] = judged.compared.term(net, judged.partner, judged.pair_weight, self._settings)
-        return found
+                excess[members] = compared.term(net, self._settings)
+        return excess
 
-    def _judged(self, table: int, epoch: int) -> _Judged:
+    def _compared(self, table: int, epoch: int) -> _Compared:
         n = int(self._data.n_rows[table])
         if n > _MOST_JUDGED:
             rows = np.random.default_rng([epoch, table]).choice(n, _MOST_JUDGED, replace=False)
-            return _Judged.of(self._data, table, torch.from_numpy(rows), self._device)
+            return _Compared.trained_on(self._data, table, torch.from_numpy(rows), self._device)
         if table not in self._whole:
-            self._whole[table] = _Judged.of(self._data, table, torch.arange(n), self._device)
+            self._whole[table] = _Compared.trained_on(self._data, table, torch.arange(n), self._device)
         return self._whole[table]
-
-
-@dataclass(frozen=True, eq=False)
-class _Judged:
-    """People of a table with their partners, first matches and then placebos, and weights of the pairs, both (M, n)."""
-
-    compared: _Compared
-    partner: Tensor
-    pair_weight: Tensor
-
-    @property
-    def n_rows(self) -> int:
-        """Number of explanations of people."""
-        return self.partner.shape[1] * (1 + len(self.partner))
-
-    @classmethod
-    def of(cls, data: TrainingData, table: int, people: Tensor, device: torch.device) -> _Judged:
-        """All triples of some people of a table."""
-        assert data.triples is not None
-        one = slice(table, table + 1)
-        is_compared = data.triples[one, :, :, 0, 0] >= 0
-        share = balanced_weights(data.y[one], data.group[one], data.weights[one], is_compared)[0]
-        triples = data.triples[table][people]  # (n, M, C, 2)
-        is_there = triples[..., 0] >= 0
-        each = (share[people] * data.weights[table][people].unsqueeze(-1)).unsqueeze(-1) * is_there
-        each = (each / is_there.sum(-1, keepdim=True).clamp_min(1)).flatten(1).t()
-        partner = triples.flatten(1, 2).movedim(0, 1)  # (M * C, n, 2)
-        return cls(
-            _Compared.trained_on(data, table, people, device),
-            torch.cat((partner[..., 0], partner[..., 1])),
-            torch.cat((each, -each)),
-        )
 
 
 def _networks_of(
@@ -150,15 +124,14 @@ def _evaluate_table(
     )
     logits = net(x)
     score = torch.sigmoid(logits)
-    found = {
+    metrics = {
         "bce": bce_loss(logits, y, weight),
         "equalized_odds": equalized_odds_loss(logits, y, group, data.n_groups, weight)[0],
         "positive_rate": ((score >= 0.5) * weight).sum(1) / weight.sum(1),
     }
     if any(settings.of_member("cec_weight")):
-        partner, pair_weight = _partners(data, settings, table)
-        found["cec"] = _Compared.held_out(data, table, device).term(net, partner, pair_weight, settings)
-    arrays = {name: value.double().cpu().numpy() for name, value in found.items()}
+        metrics["cec"] = _Compared.held_out(data, settings, table, device).term(net, settings)
+    arrays = {name: value.double().cpu().numpy() for name, value in metrics.items()}
     y_one, weight_one = y[0].cpu().numpy(), weight[0].cpu().numpy()
     arrays["auc"] = np.array([auc(y_one, row, weight_one) for row in logits.double().cpu().numpy()])
     return arrays
@@ -174,6 +147,8 @@ class _Compared:
         Rows of the table, and of people who are not in it.
     person, cell
         Row and (label, group) cell of each person, of shape (n,).
+    partner, pair_weight
+        Rows of the table or -1, and weights of the pairs, negative for placebos; of shape (M, n).
     baselines
         Those of the table.
     """
@@ -181,41 +156,64 @@ class _Compared:
     inputs: Tensor
     person: Tensor
     cell: Tensor
+    partner: Tensor
+    pair_weight: Tensor
     baselines: CellBaselines
     join: Tensor | None
 
     @classmethod
-    def held_out(cls, data: TrainingData, table: int, device: torch.device) -> _Compared:
-        """People of the validation table."""
+    def held_out(cls, data: TrainingData, settings: TrainingSettings, table: int, device: torch.device) -> _Compared:
+        """People of the validation table, with their matches or their nearest triples."""
         people = data.validation
         assert people is not None
         inputs = torch.cat((data.X[table], people.X[table]))
         person = torch.arange(data.X.shape[1], len(inputs))
         cell = people.y[table] * data.n_groups + people.group[table]
-        return cls(inputs, person, cell, _baselines(data, table, device), data.join)
+        weight = people.weights[table]
+        if settings.uses_placebo:
+            assert people.triples is not None
+            nearest = people.triples[table, :, :, 0]  # (n, M, 2)
+            share = _balanced(people, table).t()
+            partner = torch.cat((nearest[..., 0].t(), nearest[..., 1].t()))
+            pair_weight = torch.cat((share, -share)) * weight
+        else:
+            partner = people.match[table].t()
+            pair_weight = (partner >= 0) * weight
+        return cls(inputs, person, cell, partner, pair_weight, _baselines(data, table, device), data.join)
 
     @classmethod
     def trained_on(cls, data: TrainingData, table: int, person: Tensor, device: torch.device) -> _Compared:
-        """People of the training table."""
-        cell = (data.y[table] * data.n_groups + data.group[table])[person]
-        return cls(data.X[table], person, cell, _baselines(data, table, device), data.join)
+        """People of the training table, with all of their triples."""
+        assert data.triples is not None
+        triples = data.triples[table][person]  # (n, M, C, 2)
+        is_there = triples[..., 0] >= 0
+        share = _balanced(data, table)[person]
+        each = (share * data.weights[table][person].unsqueeze(-1)).unsqueeze(-1) * is_there
+        each = (each / is_there.sum(-1, keepdim=True).clamp_min(1)).flatten(1).t()
+        partner = triples.flatten(1, 2).movedim(0, 1)  # (M * C, n, 2)
+        return cls(
+            data.X[table],
+            person,
+            (data.y[table] * data.n_groups + data.group[table])[person],
+            torch.cat((partner[..., 0], partner[..., 1])),
+            torch.cat((each, -each)),
+            _baselines(data, table, device),
+            data.join,
+        )
 
-    def term(self, net: FeedForward, partner: Tensor, pair_weight: Tensor, settings: TrainingSettings) -> Tensor:
-        """Weighted mean of squared scores, of shape (K,).
-
-        Partners, rows of the table or -1, and weights, negative for placebos, have shape (M, n).
-        """
-        device, (n_partners, n) = net.weights[0].device, partner.shape
+    def term(self, net: FeedForward, settings: TrainingSettings) -> Tensor:
+        """Weighted mean of squared scores, of shape (K,)."""
+        device, (n_partners, n) = net.weights[0].device, self.partner.shape
         explainer = Explainer(DifferentiableModel(net, "networks"), self.baselines, settings.n_steps, settings.method)
         # A cell that training never saw has no baseline, so its people are left out.
-        pair_weight = (pair_weight * torch.from_numpy(explainer.has_baseline(self.cell.numpy()))).to(device)
-        rows = torch.cat((self.person.unsqueeze(0), partner.clamp_min(0))).flatten().numpy()
+        pair_weight = (self.pair_weight * torch.from_numpy(explainer.has_baseline(self.cell.numpy()))).to(device)
+        rows = torch.cat((self.person.unsqueeze(0), self.partner.clamp_min(0))).flatten().numpy()
         seen = explainer.see(self.inputs, rows, np.tile(self.cell.numpy(), n_partners + 1))
         place = seen.position.reshape(n_partners + 1, n)
-        found = seen.attribution
-        assert isinstance(found, Attribution)
+        attribution = seen.attribution
+        assert isinstance(attribution, Attribution)
         join = None if self.join is None else self.join.to(device)
-        squares = _squares(found.offset[place].unsqueeze(0), found.gradients[:, place], settings, join)
+        squares = _squares(attribution.offset[place].unsqueeze(0), attribution.gradients[:, place], settings, join)
         total = pair_weight.clamp_min(0).sum()
         return (squares * pair_weight).sum((1, 2)) / total.masked_fill(total == 0, 1)
 
@@ -228,20 +226,12 @@ def _baselines(data: TrainingData, table: int, device: torch.device) -> CellBase
     return CellBaselines(rows, sizes.numpy())
 
 
-def _partners(data: TrainingData, settings: TrainingSettings, table: int) -> tuple[Tensor, Tensor]:
-    """Training rows with which held-out people are compared, and weights of the pairs, both (M, n)."""
-    held_out = data.validation
-    assert held_out is not None
-    weight = held_out.weights[table]
-    if not settings.uses_placebo:
-        match = held_out.match[table].t()
-        return match, (match >= 0) * weight
-    assert held_out.triples is not None
-    nearest = held_out.triples[table, :, :, 0]  # (n, M, 2)
+def _balanced(people: TrainingData | ValidationData, table: int) -> Tensor:
+    """Weights of a table's triples, of shape (n, M)."""
+    assert people.triples is not None
     one = slice(table, table + 1)
-    is_compared = nearest[None, ..., 0] >= 0
-    share = balanced_weights(held_out.y[one], held_out.group[one], held_out.weights[one], is_compared)[0].t()
-    return torch.cat((nearest[..., 0].t(), nearest[..., 1].t())), torch.cat((share, -share)) * weight
+    is_compared = people.triples[one, :, :, 0, 0] >= 0
+    return balanced_weights(people.y[one], people.group[one], people.weights[one], is_compared)[0]
 
 
 def _squares(offset: Tensor, gradients: Tensor, settings: TrainingSettings, join: Tensor | None) -> Tensor:

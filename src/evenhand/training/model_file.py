@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -85,30 +85,11 @@ _CONTENT: dict[str, Any] = {
 }
 
 
-class FittedClassifier(Protocol):
-    """The parts of a classifier that a file keeps."""
-
-    dropout: float
-    classes_: Any
-    encoder_: TableEncoder
-    network_: nn.Sequential
-    history_: dict[str, Any]
-    n_features_in_: int
-    n_iter_: int
-    best_epoch_: int
-    group_names_: tuple[str, ...]
-    n_unmatched_: int
-    feature_names_in_: Any
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Arguments of the constructor."""
+Classifier = TypeVar("Classifier")
 
 
-Classifier = TypeVar("Classifier", bound=FittedClassifier)
-
-
-def write_model(path: str | os.PathLike[str], model: FittedClassifier) -> Path:
-    """Write `model` to a file, or to a folder as ``model.safetensors``; return the file's path."""
+def write_model(path: str | os.PathLike[str], model: Any) -> Path:
+    """Write a fitted `CECClassifier` to a file, or to a folder as ``model.safetensors``; return the file's path."""
     target = Path(path)
     if target.suffix != ".safetensors":
         target = target / FILE_NAME
@@ -149,9 +130,10 @@ def read_model(path: str | os.PathLike[str], kind: type[Classifier]) -> Classifi
         raise ModelFileError(f"{str(file)!r} does not contain a valid model: {first_line(error)}.") from error
 
 
-def _content(model: FittedClassifier) -> str:
+def _content(model: Any) -> str:
     """Everything except the tensors, as JSON."""
     names = getattr(model, "feature_names_in_", None)
+    layers = [layer for layer in model.network_ if isinstance(layer, nn.Linear)]
     parameters = model.get_params(deep=False)
     parameters["checkpoint"] = None  # a path of the machine that trained
     if not isinstance(parameters["random_state"], (int, type(None))):
@@ -161,7 +143,7 @@ def _content(model: FittedClassifier) -> str:
         "parameters": {name: _plain(value) for name, value in parameters.items()},
         "classes": model.classes_.tolist(),
         "encoder": model.encoder_.to_dict(),
-        "widths": _widths(model.network_),
+        "widths": [layers[0].in_features, *(layer.out_features for layer in layers)],
         "dropout": float(model.dropout),
         "feature_names": None if names is None else names.tolist(),
         "n_features": model.n_features_in_,
@@ -176,7 +158,7 @@ def _content(model: FittedClassifier) -> str:
 def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classifier]) -> Classifier:
     _check_parts(data, tensors)
     # A file without the parameter is older than the parameter; its model was trained without it.
-    model = kind(**{"least_explained": 0.0} | data["parameters"])
+    model: Any = kind(**{"least_explained": 0.0} | data["parameters"])
     model.classes_ = np.asarray(data["classes"])
     model.encoder_ = TableEncoder.from_dict(data["encoder"])
     model.network_ = empty_network(data["widths"], data["dropout"])
@@ -191,7 +173,8 @@ def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classi
     model.n_unmatched_ = int(data["n_unmatched"])
     if data["widths"][0] != len(model.encoder_.encoded_names):
         raise ValueError("the encoding and the network have different numbers of inputs")
-    return model
+    rebuilt: Classifier = model
+    return rebuilt
 
 
 def _check_parts(data: Any, tensors: dict[str, Tensor]) -> None:
@@ -204,11 +187,6 @@ def _check_parts(data: Any, tensors: dict[str, Tensor]) -> None:
         raise ValueError(f"the weights do not fit a network of widths {data['widths']}")
     if not all(torch.isfinite(tensor).all() for tensor in weights):
         raise ValueError("some weights are not finite numbers")
-
-
-def _widths(network: nn.Sequential) -> list[int]:
-    layers = [layer for layer in network if isinstance(layer, nn.Linear)]
-    return [layers[0].in_features, *(layer.out_features for layer in layers)]
 
 
 def _digest(tensors: dict[str, Tensor], content: str) -> str:

@@ -1,7 +1,8 @@
-r"""Repair of the inputs that set training rows apart from their matches (FairSHAP; Zhu, Bian & You, 2025).
+r"""Training rows repaired (FairSHAP; Zhu, Bian & You, 2025) or weighed (Kamiran & Calders, 2012).
 
-Everyone is matched with the nearest person of a different group and the same label. The Shapley values of a model's
-score of a person x, relative to the match r with the person's finances, say which inputs make the two scores differ:
+`repaired` changes the inputs that set training rows apart from their matches. Everyone is matched with the nearest
+person of a different group and the same label. The Shapley values of a model's score of a person x, relative to the
+match r with the person's finances, say which inputs make the two scores differ:
 
 .. math:: \sum_j \phi_j(x; r) = f(x) - f(r).
 
@@ -17,9 +18,7 @@ as well as before, which is why the number matters.
 With several groups, everyone outside the reference group is matched with someone in it, and its people with the nearest
 person of any other group. Only training rows change. The model does not need the group to decide.
 
-Weights under which label and group are independent (Kamiran & Calders, 2012).
-
-A person with label y in group g weighs
+`reweighing` gives weights under which label and group are independent. A person with label y in group g weighs
 
 .. math:: w \frac{P(g) P(y)}{P(g, y)},
 
@@ -161,11 +160,12 @@ def repaired(
     columns = np.eye(features.shape[1]) if join is None else np.asarray(join, dtype=np.float64)
     people = _People(features, labels, codes, finances, np.asarray(is_financial, dtype=bool), columns)
     trials = _trials_on_folds(people, fit, against, shares, random_state)
-    share = _chosen(trials, max_auc_loss)
+    kept = [trial for trial in trials if trial.auc >= trials[0].auc - max_auc_loss]
+    share = min(kept, key=lambda trial: trial.score_gap).share
     if share == 0:
         return Repaired(features, labels, 0, share, trials)
-    [(found, n_changed)] = people.repairs(fit, against, (share,), random_state)
-    return Repaired(found, labels, n_changed, share, trials)
+    [(rows, n_changed)] = people.repairs(fit, against, (share,), random_state)
+    return Repaired(rows, labels, n_changed, share, trials)
 
 
 @dataclass(frozen=True, eq=False)
@@ -271,15 +271,15 @@ def _trials_on_folds(
     people: _People, fit: FitModel, reference: int, shares: Sequence[float], random_state: int
 ) -> tuple[Trial, ...]:
     """Metrics on held-out people of models trained on the repaired others, for each share."""
-    found = np.zeros((_N_FOLDS, len(shares), 1 + int(people.groups.max())))  # AUC in the place of the reference's gap
+    metrics = np.zeros((_N_FOLDS, len(shares), 1 + int(people.groups.max())))  # AUC in the place of the reference's gap
     for number, (train, test) in enumerate(stratified_folds(people.labels, people.groups, _N_FOLDS, random_state)):
         learned, held_out = people.rows(train), people.rows(test)
-        gap_of = _HeldOutGaps.of(held_out, reference)
+        pairs = held_out.pairs()
         for place, (features, _) in enumerate(learned.repairs(fit, reference, shares, random_state)):
             model = as_audited_model(fit(features, learned.labels))
-            found[number, place] = gap_of.found(model)
-            found[number, place, reference] = auc(held_out.labels, _margin(model, held_out.features))
-    means = found.mean(axis=0)
+            metrics[number, place] = _score_gaps(model, held_out, pairs, reference)
+            metrics[number, place, reference] = auc(held_out.labels, _margin(model, held_out.features))
+    means = metrics.mean(axis=0)
     gaps = np.abs(np.delete(means, reference, axis=1)).max(axis=1)
     return tuple(
         Trial(float(share), float(mean[reference]), float(gap))
@@ -287,44 +287,15 @@ def _trials_on_folds(
     )
 
 
-def _chosen(trials: Sequence[Trial], max_auc_loss: float) -> float:
-    """The share with the smallest gap among those whose AUC is almost that of no repair."""
-    kept = [trial for trial in trials if trial.auc >= trials[0].auc - max_auc_loss]
-    return min(kept, key=lambda trial: trial.score_gap).share
-
-
 @dataclass(frozen=True, eq=False)
-class _HeldOutGaps:
-    """Score gaps at equal finances among people held out: a `metrics.gap_sums.GapPart` without the scores."""
-
-    people: _People
-    pairs: Pairs
-    controls: FinanceControls
-    points: Floats
-    reference: int
-
-    @classmethod
-    def of(cls, people: _People, reference: int) -> _HeldOutGaps:
-        pairs = people.pairs()
-        points = pairs.space.transform(people.finances)
-        return cls(people, pairs, FinanceControls.of(points), points, reference)
-
-    def found(self, model: AuditedModel) -> Floats:
-        """The gap of each group, and 0 for the reference group."""
-        part = _Pairs.of(self, model)
-        gaps = np.zeros(1 + int(self.people.groups.max()))
-        for group in np.delete(np.arange(len(gaps)), self.reference):
-            moments = GapMoments.of(iter([part]), self.controls, int(group), self.reference)
-            assert moments is not None  # there is a part
-            gaps[group] = moments.fit().values[0]
-        return gaps
-
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Pairs of people held out: the score of the person with the match's finances minus the match's score."""
+class _ScoredPairs:
+    """Pairs of people held out, a `GapPart`: the score of the person with the match's finances minus the match's."""
 
     person: Ints
+    person_row: Ints
+    unit: Ints
+    bucket: Ints
+    other: Ints
     match: Ints
     group: Ints
     other_group: Ints
@@ -333,39 +304,34 @@ class _Pairs:
     finances: Floats
     score_gaps: Floats
 
-    @classmethod
-    def of(cls, held_out: _HeldOutGaps, model: AuditedModel) -> _Pairs:
-        people, pairs = held_out.people, held_out.pairs
-        rows = np.flatnonzero(pairs.is_matched)
-        person, match = pairs.person[rows], pairs.match[rows]
-        moved = np.where(people.is_financial, people.features[match], people.features[person])
-        apart = _margin(model, moved) - _margin(model, people.features)[match]
-        return cls(
-            person,
-            match,
-            people.groups[person],
-            pairs.other_group[rows],
-            people.labels[person],
-            np.ones(len(rows)),
-            held_out.points[person],
-            apart[:, None],
-        )
 
-    @property
-    def person_row(self) -> Ints:
-        return self.person
-
-    @property
-    def unit(self) -> Ints:
-        return self.person
-
-    @property
-    def bucket(self) -> Ints:
-        return np.zeros_like(self.person)
-
-    @property
-    def other(self) -> Ints:
-        return self.match
+def _score_gaps(model: AuditedModel, people: _People, pairs: Pairs, reference: int) -> Floats:
+    """The score gap at equal finances of each group, and 0 for the reference group."""
+    rows = np.flatnonzero(pairs.is_matched)
+    person, match = pairs.person[rows], pairs.match[rows]
+    moved = np.where(people.is_financial, people.features[match], people.features[person])
+    points = pairs.space.transform(people.finances)
+    part = _ScoredPairs(
+        person=person,
+        person_row=person,
+        unit=person,
+        bucket=np.zeros_like(person),
+        other=match,
+        match=match,
+        group=people.groups[person],
+        other_group=pairs.other_group[rows],
+        label=people.labels[person],
+        pair_weight=np.ones(len(rows)),
+        finances=points[person],
+        score_gaps=(_margin(model, moved) - _margin(model, people.features)[match])[:, None],
+    )
+    controls = FinanceControls.of(points)
+    gaps = np.zeros(1 + int(people.groups.max()))
+    for group in np.delete(np.arange(len(gaps)), reference):
+        moments = GapMoments.of(iter([part]), controls, int(group), reference)
+        assert moments is not None  # there is a part
+        gaps[group] = moments.fit().values[0]
+    return gaps
 
 
 def _margin(model: AuditedModel, x: Singles) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 from typing import Any, Literal, get_args
 
@@ -140,6 +140,11 @@ class TrainingSettings:
         """Per-member values of a setting, one for each member."""
         values: tuple[Any, ...] = getattr(self, name)
         return values
+
+    def part(self, members: slice) -> TrainingSettings:
+        """The settings of some members."""
+        own: dict[str, Any] = {name: self.of_member(name)[members] for name in _PER_MEMBER}
+        return replace(self, **own)
 
     def to_dict(self) -> dict[str, Any]:
         """JSON-able form; `TrainingSettings(**settings.to_dict())` gives the settings back."""

@@ -292,11 +292,11 @@ def test_a_number_of_threads_below_one_is_refused(rng):
 
 
 def test_code_without_a_place_on_disk_is_compiled_all_the_same():
-    from evenhand.system.libraries import compiled
+    from evenhand.system.libraries import compiled_in_order
 
     names = {}
     exec(compile("def double(x):\n    return 2 * x", "<nowhere>", "exec"), names)
-    assert compiled(names["double"])(21) == 42
+    assert compiled_in_order(names["double"])(21) == 42
 
 
 def test_weights_are_shares_of_orders():

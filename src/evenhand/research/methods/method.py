@@ -1,4 +1,4 @@
-"""What a method must provide to be compared with the others."""
+"""What a method must provide to be compared with the others, and the network that they share."""
 
 from __future__ import annotations
 
@@ -28,19 +28,15 @@ class Method(Protocol):
 
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any) -> Self:
         """Learn from people, their labels 0 or 1 and their groups."""
-        ...
 
     def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
         """Decisions 0 or 1, of shape (n,); always the same for the same rows."""
-        ...
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
         """Expected decisions or probabilities, of shape (n, 2)."""
-        ...
 
     def audited_model(self) -> AuditedModel:
         """The differentiable score that is attributed."""
-        ...
 
 
 @runtime_checkable
@@ -49,7 +45,6 @@ class RepairsTable(Protocol):
 
     def audited_table(self, X: Any, sensitive_features: Any = None) -> pd.DataFrame:
         """The table that `audited_model()` takes."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -255,3 +250,14 @@ def sigmoid(logits: Floats) -> Floats:
 def two_columns(positive: Floats) -> Floats:
     """Probabilities of 0 and 1 from those of 1."""
     return np.column_stack([1 - positive, positive])
+
+
+def drawn_decisions(probability: Floats, random_state: int) -> Ints:
+    """A decision per row, favorable with the given probability.
+
+    Examples
+    --------
+    >>> drawn_decisions(np.array([0.0, 1.0, 0.0]), random_state=0)
+    array([0, 1, 0])
+    """
+    return (np.random.default_rng(random_state).random(len(probability)) < probability).astype(np.int64)

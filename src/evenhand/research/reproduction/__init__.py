@@ -1,1 +1,1 @@
-"""Tables and charts of the paper: protocol, folds, stores of results, page."""
+"""Tables and charts of the paper, computed again."""

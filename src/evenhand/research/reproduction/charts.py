@@ -11,7 +11,7 @@ import altair as alt
 import numpy as np
 
 from evenhand.report.drawing import save, specification, svg_of
-from evenhand.research.reproduction.settings import GRID_WEIGHTS, ProtocolSettings, ResultRow
+from evenhand.research.reproduction.protocol import GRID_WEIGHTS, ProtocolSettings, ResultRow
 from evenhand.research.reproduction.tables import (
     METHOD_NAMES,
     METRIC_NAMES,

@@ -1,26 +1,429 @@
-"""The comparison: every method on every fold, stored immediately, and resumed where it stopped."""
+"""The comparison: settings, the store of results, and every method on every fold, resumed where it stopped."""
 
 from __future__ import annotations
 
+import hashlib
+import json
+import math
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from platform import python_version
+from typing import Any, TypeAlias
 
 import numpy as np
-from torch import nn
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from evenhand.arrays import Ints
+from evenhand.attribution.gradients import Method as Integration
+from evenhand.datasets import Dataset
+from evenhand.exceptions import DataFileError
+from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.fingerprints import fingerprint_plain
+from evenhand.inputs.splitting import stratified_folds
+from evenhand.metrics.cec import assign_regimes, regime_shares
+from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
+from evenhand.models.explaining import Explainer
+from evenhand.models.gradient import DifferentiableModel
+from evenhand.models.protocol import AuditedModel
+from evenhand.models.scoring import joined, score_pairs
 from evenhand.research.methods import Method, RepairsTable, make_method
-from evenhand.research.reproduction.evaluation import Decisions, Prepared, evaluate, evaluate_network, prepare_folds
-from evenhand.research.reproduction.settings import GRID_WEIGHTS, ProtocolSettings, ResultRow, ResultStore, versions
+from evenhand.research.methods.method import NetworkSettings, logits_of
+from evenhand.system.files import json_ready
 from evenhand.system.terminal import progress as shown_progress
 from evenhand.training import Trainer, TrainingData
-from evenhand.training.folds import stack_tables
+from evenhand.training.folds import Fold, match_fold, stack_tables
+from evenhand.training.settings import TrainingMethod, TrainingSettings
+
+GRID_WEIGHTS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 
 Member: TypeAlias = tuple[int, float, float]
 """Fold, cec_weight and equalized_odds_weight of one model."""
+
+
+@dataclass(frozen=True)
+class ProtocolSettings:
+    """Everything that affects a metric of the comparison, apart from the data.
+
+    Attributes
+    ----------
+    n_folds
+        Folds of the cross-validation, stratified on (label, group).
+    random_state
+        Decides the folds; fold k trains with seed `random_state` + k.
+    encoding
+        ``"ordinal"`` integer codes or ``"onehot"`` columns.
+    consistency_threshold
+        CEC score above which reasoning counts as different.
+    cec_weight, equalized_odds_weight
+        The lambdas of the method ``cec``.
+    hidden, dropout, epochs, learning_rate, batch_size
+        The network of every method and its training.
+    training_integration, training_steps, cec_every
+        How attributions are integrated in training, and in which steps the CEC term is computed. The paper uses 32
+        midpoints in every step; this library uses one segment, which is many times as fast.
+    integration, n_steps
+        How attributions are integrated when people are compared.
+    is_quick
+        Whether the run is only a trial.
+
+    Examples
+    --------
+    >>> ProtocolSettings().epochs, ProtocolSettings.quick().epochs
+    (30, 10)
+    """
+
+    n_folds: int = 5
+    random_state: int = 0
+    encoding: Encoding = "ordinal"
+    consistency_threshold: float = 0.3
+    cec_weight: float = 1.0
+    equalized_odds_weight: float = 1.0
+    hidden: tuple[int, ...] = (128, 64)
+    dropout: float = 0.2
+    epochs: int = 30
+    learning_rate: float = 3e-4
+    batch_size: int = 64
+    training_integration: TrainingMethod = "midpoint"
+    training_steps: int = 32
+    cec_every: int = 1
+    integration: Integration = "midpoint"
+    n_steps: int = 32
+    is_quick: bool = False
+
+    @classmethod
+    def quick(cls, **changes: Any) -> ProtocolSettings:
+        """A third of the epochs and coarser integration, to check that everything runs; do not quote the results."""
+        coarse: dict[str, Any] = {"training_integration": "segments", "training_steps": 1, "integration": "segments"}
+        return cls(**{"epochs": 10, "n_steps": 8, "is_quick": True, **coarse, **changes})
+
+    def with_fast_training(self) -> ProtocolSettings:
+        """The same with this library's integration in training."""
+        return replace(self, training_integration="segments", training_steps=1)
+
+    @property
+    def _shared(self) -> dict[str, Any]:
+        """What all networks have in common."""
+        return {name: getattr(self, name) for name in ("hidden", "dropout", "epochs", "learning_rate", "batch_size")}
+
+    def network(self, fold: int, device: str = "cpu") -> NetworkSettings:
+        """Network settings of a method in one fold."""
+        return NetworkSettings(
+            **self._shared, encoding=self.encoding, device=device, random_state=self.random_state + fold
+        )
+
+    def training(self, members: list[tuple[int, float, float]], device: str) -> TrainingSettings:
+        """Settings of a stack whose members are (fold, cec_weight, equalized_odds_weight)."""
+        folds, cec, odds = zip(*members, strict=True)
+        return TrainingSettings(
+            table=folds,
+            seed=tuple(self.random_state + fold for fold in folds),
+            cec_weight=cec,
+            equalized_odds_weight=odds,
+            **self._shared,
+            n_steps=self.training_steps,
+            method=self.training_integration,
+            cec_every=self.cec_every,
+            device=device,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
+
+
+def versions() -> dict[str, str]:
+    """Versions of the installed libraries that a metric may depend on."""
+    found = {"python": python_version()}
+    for name in ("evenhand", "torch", "numpy", "scipy", "scikit-learn", "fairlearn", "cooper-optim"):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+@dataclass(frozen=True)
+class ResultRow:
+    """Metrics of one method in one fold.
+
+    Attributes
+    ----------
+    dataset, method, fold
+        What was run.
+    cec_weight, equalized_odds_weight
+        The lambdas of methods that have them: ``unconstrained`` (0, 0) and ``cec``; None for the others.
+    run
+        Fingerprint of settings, data and data options: rows of different runs are never combined in a table.
+    metrics
+        By name; NaN if a metric cannot be estimated.
+    parameters
+        A method's parameters, such as the level of a repair.
+    seconds
+        Training and evaluation; of a model trained in a stack, its share of the stack's time.
+    versions
+        Of the libraries.
+    """
+
+    dataset: str
+    method: str
+    fold: int
+    run: str
+    metrics: dict[str, float]
+    cec_weight: float | None = None
+    equalized_odds_weight: float | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+    seconds: float = float("nan")
+    versions: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """What identifies a row as the same result."""
+        parameters = json.dumps(self.parameters, sort_keys=True)
+        weights = (self.cec_weight, self.equalized_odds_weight)
+        return (self.dataset, self.method, self.fold, self.run, parameters, *weights)
+
+    def to_json(self) -> str:
+        """One line; NaN as null."""
+        return json.dumps({"kind": "result", **json_ready(asdict(self))}, allow_nan=False)
+
+    @classmethod
+    def from_dict(cls, data: dict[str, Any]) -> ResultRow:
+        """Inverse of `to_json`, from the parsed line."""
+        metrics = {name: math.nan if value is None else float(value) for name, value in data["metrics"].items()}
+        seconds = math.nan if data["seconds"] is None else float(data["seconds"])
+        rest = {k: v for k, v in data.items() if k not in ("kind", "metrics", "seconds")}
+        return cls(**rest, metrics=metrics, seconds=seconds)
+
+
+class ResultStore:
+    """A file of results that stays usable if a run is stopped at any moment.
+
+    Each line is a result, or describes the settings of a run. A truncated last line is ignored, and removed before the
+    next one is written.
+
+    Parameters
+    ----------
+    path
+        The file; it need not exist.
+
+    Raises
+    ------
+    DataFileError
+        If a line other than the last cannot be read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = ResultStore(Path(tempfile.mkdtemp()) / "results.jsonl")
+    >>> store.append(ResultRow("german", "cec", 0, "abc", {"auc": 0.8}))
+    >>> [row.metrics["auc"] for row in ResultStore(store.path).rows]
+    [0.8]
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._rows: dict[tuple[object, ...], ResultRow] = {}
+        self.runs: dict[str, dict[str, Any]] = {}
+        self._read()
+
+    @property
+    def rows(self) -> list[ResultRow]:
+        """All results, in the order in which they were found."""
+        return list(self._rows.values())
+
+    def of_run(self, run: str) -> list[ResultRow]:
+        """Results of one run."""
+        return [row for row in self.rows if row.run == run]
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
+    def found(self, key: tuple[object, ...]) -> ResultRow:
+        """The result of a key that exists."""
+        return self._rows[key]
+
+    def append(self, row: ResultRow) -> None:
+        """Add a result to the file and to `rows`; it replaces one with the same key."""
+        self._write(row.to_json())
+        self._rows[row.key] = row
+
+    def describe_run(self, run: str, description: dict[str, Any]) -> None:
+        """Record once what a run's fingerprint refers to."""
+        if run not in self.runs:
+            self._write(json.dumps({"kind": "run", "run": run, **description}))
+            self.runs[run] = description
+
+    def _read(self) -> None:
+        if not self.path.is_file():
+            return
+        lines = self.path.read_text(encoding="utf-8").split("\n")
+        for number, line in enumerate(lines[:-1], start=1):  # what follows the last line break was cut off
+            try:
+                data = json.loads(line)
+                if data["kind"] == "run":
+                    self.runs[data["run"]] = {k: v for k, v in data.items() if k not in ("kind", "run")}
+                else:
+                    row = ResultRow.from_dict(data)
+                    self._rows[row.key] = row
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataFileError(
+                    f"Line {number} of {self.path} is not a result ({error}): remove the line, or the file."
+                ) from error
+
+    def _write(self, line: str) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.path.open("ab+") as file:
+            _cut_to_last_line_break(file)
+            file.write(line.encode() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+
+def _cut_to_last_line_break(file: Any) -> None:
+    size = file.seek(0, os.SEEK_END)
+    if size == 0:
+        return
+    file.seek(-1, os.SEEK_END)
+    if file.read(1) == b"\n":
+        return
+    file.seek(0)
+    file.truncate(file.read().rfind(b"\n") + 1)
+    file.seek(0, os.SEEK_END)
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """A dataset's folds.
+
+    Attributes
+    ----------
+    dataset
+        Its name.
+    digest
+        Changes when any value, label, group or financial feature does.
+    folds
+        One per test fold.
+    """
+
+    dataset: str
+    digest: str
+    folds: tuple[Fold, ...]
+
+
+def prepare_folds(data: Dataset, settings: ProtocolSettings) -> Prepared:
+    """Split, encode and match a dataset."""
+    codes = np.unique(data.group.astype(str), return_inverse=True)[1].astype(np.int64)
+    split = stratified_folds(data.y, codes, settings.n_folds, settings.random_state)
+    folds = []
+    for train, test in split:
+        encoder = TableEncoder.fit(data.X.iloc[train], settings.encoding)
+        F = encoder.as_matched(data.X[list(data.financial_features)])
+        folds.append(match_fold(encoder.transform(data.X), F, data.y, codes, train, test, encoder.join_matrix))
+    content = hashlib.sha256(repr((data.name, list(data.X.columns), list(data.financial_features))).encode())
+    content.update(pd.util.hash_pandas_object(data.X, index=False).to_numpy().tobytes())
+    content.update(data.y.tobytes())
+    content.update("\0".join(data.group.astype(str)).encode())
+    return Prepared(data.name, content.hexdigest()[:16], tuple(folds))
+
+
+@dataclass(frozen=True, eq=False)
+class Decisions:
+    """The decisions of a method.
+
+    Attributes
+    ----------
+    score
+        Of the test people: probabilities, or expected decisions of a randomized rule; only the AUC uses them.
+    test, train
+        Decisions 0 or 1 for the test and the training people: one decision per person, however often matched.
+    """
+
+    score: NDArray[np.float64]
+    test: Ints
+    train: Ints
+
+
+def evaluate_network(fold: Fold, network: nn.Module, settings: ProtocolSettings) -> dict[str, float]:
+    """Metrics of a network that takes the fold's encoded people and decides at probability 0.5.
+
+    Returns
+    -------
+    Each of `METRICS`, and counts of people and of pairs without a match.
+    """
+    test, train = logits_of(network, fold.x_test), logits_of(network, fold.x_train)
+    decisions = Decisions(test, (test >= 0).astype(np.int64), (train >= 0).astype(np.int64))
+    return evaluate(fold, DifferentiableModel(network, ""), fold.x_train, fold.x_test, decisions, settings)
+
+
+def evaluate(
+    fold: Fold,
+    model: AuditedModel,
+    x_train: NDArray[np.float32],
+    x_test: NDArray[np.float32],
+    decisions: Decisions,
+    settings: ProtocolSettings,
+) -> dict[str, float]:
+    """Metrics of a method from its attributed score and its decisions.
+
+    Parameters
+    ----------
+    fold
+        Labels, groups, matches.
+    model
+        The score that is attributed.
+    x_train, x_test
+        People as input of that score: the fold's, unless the method repairs them. Baselines are means of `x_train`.
+    decisions
+        Decisions of the method, from any rule; they determine F1, the gaps, the flip rate and the regimes.
+    settings
+        How to integrate, and the threshold of the regimes.
+    """
+    y, group = fold.y_test, fold.group_test
+    outcomes = group_outcomes(y, decisions.test, decisions.score, group, tuple(str(g) for g in range(fold.n_groups)))
+    metrics = {
+        name: metric.value for name, metric in outcome_metrics(y, decisions.test, decisions.score, outcomes).items()
+    }
+
+    person, match = fold.matched_test
+    trained = (torch.from_numpy(x_train), fold.y_train, fold.group_train)
+    explainer = Explainer.of(model, *trained, settings.n_steps, settings.integration)
+    explainer = replace(explainer, join=torch.as_tensor(fold.join, dtype=torch.float64))
+    own = explainer.explain(torch.from_numpy(x_test), fold.cells_test)
+    matches = explainer.see(trained[0], match, fold.cells_test[person])
+    cec, reasoning_gap, input_gap = (
+        joined(
+            (part.cec, part.reasoning_gap, part.input_gap) for _, part in score_pairs(explainer, own, person, matches)
+        )
+        or [torch.zeros(0, dtype=torch.float64)] * 3
+    )
+    decided, decided_match = decisions.test[person], decisions.train[match]
+    shares = regime_shares(assign_regimes(decided, decided_match, cec.numpy(), settings.consistency_threshold))
+
+    def mean(values: Tensor) -> float:
+        return float(values.mean()) if len(values) else float("nan")
+
+    return {
+        "auc": metrics["auc"],
+        "f1": metrics["f1"],
+        "eo": metrics["eo_gap"],
+        "sp": metrics["sp_gap"],
+        "cec": mean(cec),
+        "pfr": shares["C"] + shares["D"],
+        **{f"regime_{letter.lower()}": share for letter, share in shares.items()},
+        "positive_rate": metrics["positive_rate"],
+        "reasoning_gap": mean(reasoning_gap),
+        "input_gap": mean(input_gap),
+        "n_train": float(len(fold.y_train)),
+        "n_test": float(len(y)),
+        "n_unmatched": float((fold.match_test < 0).sum()),
+    }
 
 
 def grid_weights() -> list[tuple[float, float]]:
@@ -119,10 +522,6 @@ def _row(
         seconds=seconds,
         versions=versions() if metrics else {},
     )
-
-
-if TYPE_CHECKING:
-    from evenhand.datasets import Dataset
 
 
 def run_fingerprint(prepared: Prepared, settings: ProtocolSettings) -> str:

@@ -1,19 +1,21 @@
-"""The paper's tables and charts, from one call."""
+"""The paper's tables, charts and a page of both, from one call."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from markupsafe import Markup
 
+from evenhand.datasets import Dataset, load_dataset
 from evenhand.exceptions import InvalidInputError
 from evenhand.report.frame import Finding, Panel, Section, render
-from evenhand.report.tables import Column, Record, Table
+from evenhand.report.tables import Column, Table
 from evenhand.research.methods import method_names
 from evenhand.research.reproduction.charts import (
     chart_ablation_regimes,
@@ -23,8 +25,14 @@ from evenhand.research.reproduction.charts import (
     save_chart,
     to_svg,
 )
-from evenhand.research.reproduction.protocol import results_of, run_protocol
-from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore, versions
+from evenhand.research.reproduction.protocol import (
+    ProtocolSettings,
+    ResultRow,
+    ResultStore,
+    results_of,
+    run_protocol,
+    versions,
+)
 from evenhand.research.reproduction.tables import PaperTable, table_ablation, table_comparison, table_main, table_pareto
 from evenhand.system.files import write_text
 
@@ -58,9 +66,8 @@ def reproduction_page(
     """
     finding = Finding("Our metrics next to the paper's", warnings=warnings)
     panels = [
-        Panel(
-            f"chart-{k}", name, description=name, svg=Markup(svg), is_wide=True
-        )  # drawn by us, escaped by the converter
+        # Drawn by us, and escaped by the converter.
+        Panel(f"chart-{k}", name, description=name, svg=Markup(svg), is_wide=True)
         for k, (name, svg) in enumerate(charts)
     ]
     sections = [
@@ -73,16 +80,10 @@ def reproduction_page(
 
 
 def _shown(table: PaperTable) -> Table:
-    columns = tuple(Column(head, "text", _cell(place)) for place, head in enumerate(table.header))
-    return Table(table.name, table.title, columns, tuple({"cells": row} for row in table.body))
-
-
-def _cell(place: int) -> Callable[[Record], str]:
-    return lambda record: str(record["cells"][place])
-
-
-if TYPE_CHECKING:
-    from evenhand.datasets import Dataset
+    columns = tuple(Column(head, "text", itemgetter(head)) for head in table.header)
+    return Table(
+        table.name, table.title, columns, tuple(dict(zip(table.header, row, strict=True)) for row in table.body)
+    )
 
 
 DATASETS = ("german", "adult", "synthetic", "hmda")
@@ -231,16 +232,19 @@ def write_outputs(
     mixed = sorted({dataset for dataset, _ in run_of if sum(name == dataset for name, _ in run_of) > 1})
     if mixed:
         raise InvalidInputError(f"Results of {mixed} come from several runs; make tables of one run at a time.")
-    ablation = _rows_of_ablation(rows, settings)
+    german = [row for row in rows if row.dataset == "german"]
+    # The main comparison lacks this variant of the ablation.
+    odds_alone = (0.0, settings.equalized_odds_weight)
+    has_ablation = any((row.cec_weight, row.equalized_odds_weight) == odds_alone for row in german)
     grid = [row for row in rows if row.method == "cec" and row.cec_weight == 0.1]
     tables = [table_main(rows, settings), table_comparison(rows, settings), table_pareto(rows, settings)]
     charts = {
         "pfr_cec": ("Flip rate and CEC score of each method", chart_pfr_cec(rows, settings)),
         "regimes": ("Regimes of each method", chart_regimes(rows, settings)),
     }
-    if ablation:
-        tables.append(table_ablation(ablation, settings))
-        chart = chart_ablation_regimes(ablation, settings)
+    if has_ablation:
+        tables.append(table_ablation(german, settings))
+        chart = chart_ablation_regimes(german, settings)
         charts["ablation_regimes"] = ("Regimes of each part of the objective", chart)
     if grid:
         chart = chart_lambda_heatmaps(rows)
@@ -249,7 +253,11 @@ def write_outputs(
         table.write(folder / "tables")
     for name, (_, chart) in charts.items():
         save_chart(chart, folder / "charts", name)
-    notes = _notes(settings)
+    quick = (
+        f"This was a quick run: {settings.epochs} epochs instead of {ProtocolSettings().epochs}, coarse integration. "
+        "It shows that everything works; do not quote its metrics."
+    )
+    notes = [quick] if settings.is_quick else []
     page = folder / "index.html"
     text = reproduction_page(
         "Counterfactual explanation consistency: the comparison, repeated",
@@ -264,8 +272,6 @@ def write_outputs(
 
 def loaded(name: str, **of_hmda: Any) -> Dataset:
     """A dataset by name; the options are those of HMDA, and other datasets have none."""
-    from evenhand.datasets import load_dataset
-
     return load_dataset(name, **(of_hmda if name == "hmda" else {}))
 
 
@@ -278,22 +284,6 @@ def names_among(given: str | Sequence[str], known: Sequence[str], what: str) -> 
     if unknown or not wanted:
         raise InvalidInputError(f"`{what}` must be 'all' or among {list(known)}, got {unknown or wanted}.")
     return list(dict.fromkeys(wanted))
-
-
-def _rows_of_ablation(rows: Sequence[ResultRow], settings: ProtocolSettings) -> list[ResultRow]:
-    """German rows, if a variant was trained that the main comparison does not have."""
-    extra = (0.0, settings.equalized_odds_weight)
-    german = [row for row in rows if row.dataset == "german"]
-    return german if any((row.cec_weight, row.equalized_odds_weight) == extra for row in german) else []
-
-
-def _notes(settings: ProtocolSettings) -> list[str]:
-    if not settings.is_quick:
-        return []
-    return [
-        f"This was a quick run: {settings.epochs} epochs instead of {ProtocolSettings().epochs}, coarse integration. "
-        "It shows that everything works; do not quote its metrics."
-    ]
 
 
 def _facts(settings: ProtocolSettings, runs: Sequence[dict[str, Any]]) -> list[tuple[str, str]]:

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from evenhand.research.reproduction.protocol import ablation_weights
-from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow
+from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ablation_weights
 from evenhand.searching.choice import mean_interval
 from evenhand.system.files import write_text
 
@@ -197,14 +196,12 @@ def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> P
             continue
         differences = [own.metrics["cec"] - other.metrics["cec"] for own, other in pairs]
         test_share = float(np.mean([own.metrics["n_test"] / own.metrics["n_train"] for own, _ in pairs]))
-        found_difference = mean_interval(np.asarray(differences), test_share)
-        mean, low, high = found_difference.value, found_difference.low, found_difference.high
-        verdict = "lower" if high < 0 else "higher" if low > 0 else "no difference shown"
-        records.append(
-            {"dataset": dataset, "method": method, "difference": mean, "low": low, "high": high, "verdict": verdict}
-        )
-        interval = f"[{_number(low, '+')}, {_number(high, '+')}]"
-        body.append((dataset_name(dataset), method_name(method), _number(mean, "+"), interval, verdict))
+        change = mean_interval(np.asarray(differences), test_share)
+        verdict = "lower" if change.high < 0 else "higher" if change.low > 0 else "no difference shown"
+        ends = {"low": change.low, "high": change.high}
+        records.append({"dataset": dataset, "method": method, "difference": change.value, **ends, "verdict": verdict})
+        interval = f"[{_number(change.low, '+')}, {_number(change.high, '+')}]"
+        body.append((dataset_name(dataset), method_name(method), _number(change.value, "+"), interval, verdict))
     return PaperTable(
         "table_comparison",
         "CEC score of each method minus that of the unconstrained network",

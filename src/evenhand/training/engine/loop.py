@@ -6,7 +6,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import fields
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +15,11 @@ from torch import Tensor
 from evenhand.exceptions import EvenhandError, InvalidInputError
 from evenhand.system.threads import one_thread_each
 from evenhand.training.data import TrainingData
-from evenhand.training.engine.epochs import CompiledSteps, Engine, is_compiled
-from evenhand.training.engine.minibatches import BatchSource, Gains, Members, TermTotals
+from evenhand.training.engine.minibatches import BatchSource, Block, batch_of
 from evenhand.training.engine.state import TrainerState
-from evenhand.training.engine.step import AdamState, Objective, Stepper
+from evenhand.training.engine.step import Stepper
 from evenhand.training.evaluation import VALIDATION_METRICS, ExcessJudge, evaluate
-from evenhand.training.excess_objective import excess_gain
+from evenhand.training.losses import excess_gain
 from evenhand.training.network import Layout, StackedNetwork
 from evenhand.training.settings import TrainingSettings, label_entropy, term_gain
 
@@ -79,16 +77,22 @@ class Trainer:
         self._device = device_of(settings.device)
         self._layout = Layout((data.n_columns, *settings.hidden, 1))
         self._state = _initial_state(self._layout, data, settings) if state is None else state
-        if state is not None:
-            _check_resumed(state, self._layout, settings)
-        self._parameters = self._state.parameters.to(self._device, copy=True)
-        self._adam = AdamState(
-            self._state.mean.to(self._device, copy=True), self._state.square.to(self._device, copy=True)
+        differing = settings.differences(self._state.settings)
+        if self._state.widths != self._layout.widths:
+            before, now = list(self._state.widths), list(self._layout.widths)
+            differing.append(f"number of inputs or hidden widths ({before}, now {now})")
+        if differing:
+            raise InvalidInputError(f"The state to continue from was trained with different settings: {differing}.")
+        self._parameters, self._mean, self._square = (
+            tensor.to(self._device, copy=True)
+            for tensor in (self._state.parameters, self._state.mean, self._state.square)
         )
         self._n_threads = settings.n_threads or torch.get_num_threads()
-        self._is_compiled = is_compiled(data, settings, self._device)
         self._judge = ExcessJudge(data, settings, self._device)
-        self._parts = self._split()
+        # Parts of the stack are run one after another, or each on its own thread.
+        n_members = settings.n_members
+        size = min(n_members, _MEMBERS_PER_PART) if self._device.type == "cpu" else n_members
+        self._parts = [slice(start, min(start + size, n_members)) for start in range(0, n_members, size)]
         self._engines = [self._engine(part) for part in self._parts]
 
     @property
@@ -139,42 +143,20 @@ class Trainer:
         if self._checkpoint is not None and self._state.epoch:
             self.state.save(self._checkpoint)
 
-    def _split(self) -> list[slice]:
-        """Parts of the stack that are run one after another, or each on its own thread."""
-        n_members = self.settings.n_members
-        size = n_members
-        if self._device.type == "cpu":
-            size = min(n_members, _MEMBERS_PER_PART)
-        return [slice(start, min(start + size, n_members)) for start in range(0, n_members, size)]
-
     def _engine(self, part: slice) -> Engine:
         settings, device = self.settings, self._device
 
-        def of_part(name: str) -> Tensor:
-            return torch.tensor(settings.of_member(name)[part])
-
-        members = Members(
-            table=of_part("table"),
-            seed=settings.of_member("seed")[part],
-            learning_rate=of_part("learning_rate"),
-            cec_weight=of_part("cec_weight"),
-            equalized_odds_weight=of_part("equalized_odds_weight"),
-        )
         # Whether a term is computed is decided for the whole stack: history then has the same metrics for all.
         source = BatchSource(
             self.data,
-            settings,
-            members,
+            settings.part(part),
             device,
             uses_equalized_odds=any(settings.of_member("equalized_odds_weight")),
             uses_cec=any(settings.of_member("cec_weight")),
-            by_row=self._is_compiled,
         )
         join = None if self.data.join is None else self.data.join.to(device)
-        objective = Objective(settings.n_steps, settings.method, join, settings.uses_reasoning, settings.uses_placebo)
-        adam = AdamState(self._adam.mean[part], self._adam.square[part])
-        stepper = Stepper(self._parameters[part], adam, self._layout, objective)
-        return Engine(stepper, source, CompiledSteps(stepper, self._layout, source) if self._is_compiled else None)
+        state = (self._parameters[part], self._mean[part], self._square[part])
+        return Engine(Stepper(*state, self._layout, settings, join), source)
 
     def _next_state(self) -> TrainerState:
         state, epoch = self._state, self._state.epoch
@@ -186,7 +168,7 @@ class Trainer:
                 metrics = self._metrics(totals, is_training[part].numpy())
                 for name in _TRAINING_METRICS:
                     row[name][part] = metrics[name]
-                n_steps[part] += totals.n_steps.long().cpu()
+                n_steps[part] += totals["n_steps"].long().cpu()
         self._check_finite(row, is_training, epoch)
         if self.data.validation is not None:
             found = evaluate(self._parameters, self._layout, self.data, self.settings)
@@ -198,8 +180,8 @@ class Trainer:
             widths=state.widths,
             settings=self.settings.to_dict(),
             parameters=parameters,
-            mean=self._adam.mean.clone(),
-            square=self._adam.square.clone(),
+            mean=self._mean.clone(),
+            square=self._square.clone(),
             n_steps=n_steps,
             **best,
             history={
@@ -208,10 +190,10 @@ class Trainer:
             },
         )
 
-    def _run_parts(self, epoch: int, is_training: Tensor) -> list[TermTotals | None]:
-        def run(index: int) -> TermTotals | None:
+    def _run_parts(self, epoch: int, is_training: Tensor) -> list[dict[str, Tensor] | None]:
+        def run(index: int) -> dict[str, Tensor] | None:
             part = self._parts[index]
-            own = None if gains is None else gains.part(part)
+            own = None if gains is None else gains[:, part]
             return self._engines[index].run_epoch(epoch, self._state.n_steps[part], is_training[part], own)
 
         gains = self._gains(epoch)
@@ -221,13 +203,18 @@ class Trainer:
         with ThreadPoolExecutor(n_workers, initializer=torch.set_num_threads, initargs=(1,)) as pool:
             return list(pool.map(run, range(len(self._parts))))
 
-    def _gains(self, epoch: int) -> Gains | None:
-        """Shares of their weights with which the terms count in an epoch; None for all of them."""
+    def _gains(self, epoch: int) -> Tensor | None:
+        """Shares of their weights with which both terms count in an epoch, of shape (2, K); None for all of them."""
         lowers_excess = self.settings.uses_placebo and any(self.settings.of_member("cec_weight"))
         if not lowers_excess and not self.settings.least_explained:
             return None
         learned = self._learned_gain()
-        return Gains(learned * self._excess_gain(epoch) if lowers_excess else learned, learned)
+        if not lowers_excess:
+            return torch.stack((learned, learned))
+        excess = torch.zeros_like(learned)
+        if epoch >= _EPOCHS_WITHOUT_EXCESS:
+            excess = excess_gain(self._judge.excess(self._parameters, self._layout, epoch))
+        return torch.stack((learned * excess, learned))
 
     def _learned_gain(self) -> Tensor:
         """Shares of their weights with which members' terms count, given what was learned so far, of shape (K,)."""
@@ -242,15 +229,9 @@ class Trainer:
             gain = term_gain(losses[-1].numpy(), entropy, self.settings.least_explained)
         return torch.from_numpy(np.nan_to_num(gain)).float().to(self._device)  # NaN: the member has stopped
 
-    def _excess_gain(self, epoch: int) -> Tensor:
-        """Share of the weight with which an excess over placebo pairs is lowered in an epoch, of shape (K,)."""
-        if epoch < _EPOCHS_WITHOUT_EXCESS:
-            return torch.zeros(self.settings.n_members, device=self._device)
-        return excess_gain(self._judge.excess(self._parameters, self._layout, epoch))
-
-    def _metrics(self, totals: TermTotals, is_training: np.ndarray) -> dict[str, np.ndarray]:
+    def _metrics(self, totals: dict[str, Tensor], is_training: np.ndarray) -> dict[str, np.ndarray]:
         """An epoch's history from its sums: means over rows, batches and pairs."""
-        sums = {f.name: getattr(totals, f.name).double().cpu().numpy() for f in fields(totals)}
+        sums = {name: values.double().cpu().numpy() for name, values in totals.items()}
         uses_odds = any(self.settings.of_member("equalized_odds_weight"))
         uses_cec = any(self.settings.of_member("cec_weight"))
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -302,6 +283,103 @@ class Trainer:
             "best_value": torch.where(is_better, value, state.best_value),
             "best_epoch": best_epoch,
         }
+
+
+class Engine:
+    """Epochs of the members whose parameters the stepper holds.
+
+    Parameters
+    ----------
+    stepper
+        Runs the steps.
+    source
+        Makes the batches.
+    """
+
+    def __init__(self, stepper: Stepper, source: BatchSource) -> None:
+        self._stepper, self._source = stepper, source
+        self._replay: _Replay | None = None
+        self._may_capture = stepper.gradient.is_cuda
+
+    @torch.no_grad()
+    def run_epoch(
+        self, epoch: int, n_done: Tensor, is_training: Tensor, gains: Tensor | None = None
+    ) -> dict[str, Tensor] | None:
+        """Run every step of an epoch; return the sums for its history, None if no member moves."""
+        blocks = self._source.epoch(epoch, n_done, is_training, gains)
+        parts = [block.totals(*self._run_block(block)) for block in blocks]
+        if not parts:
+            return None
+        return {name: torch.stack([part[name] for part in parts]).sum(0) for name in parts[0]}
+
+    def _run_block(self, block: Block) -> tuple[Tensor, Tensor | None]:
+        if self._may_capture and self._replay is None:
+            self._capture(block)
+        if self._replay is not None:
+            return self._replay.run(block)
+        logits, scores = zip(*(self._stepper.step(batch) for batch in block.batches()), strict=True)
+        if block.pair_weight is None:
+            return torch.stack(logits), None
+        none = torch.zeros_like(block.pair_weight[0])  # of weight 0, as is all of a step without pairs
+        return torch.stack(logits), torch.stack([none if score is None else score for score in scores])
+
+    def _capture(self, block: Block) -> None:
+        # If the driver or the allocator cannot capture graphs, steps run one by one.
+        try:
+            self._replay = _Replay(self._stepper, block)
+        except RuntimeError:
+            self._may_capture = False
+
+
+class _Replay:
+    """Steps captured as CUDA graphs, with and without the CEC term; a counter on the device chooses their batch."""
+
+    def __init__(self, stepper: Stepper, block: Block) -> None:
+        self._stepper = stepper
+        self._inputs = {name: value.contiguous().clone() for name, value in block.fields.items()}
+        self._index = torch.zeros(1, dtype=torch.int64, device=stepper.gradient.device)
+        self._logits = torch.zeros_like(block.row_weight)
+        self._scores = None if block.pair_weight is None else torch.zeros_like(block.pair_weight)
+        before = [tensor.clone() for tensor in stepper.state]
+        try:
+            stream = torch.cuda.Stream(stepper.gradient.device)
+            stream.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(stream):
+                for has_pairs in set(block.has_pairs):
+                    for _ in range(2):  # libraries set themselves up on first use, which a capture may not contain
+                        self._index.zero_()
+                        self._step(has_pairs)
+            torch.cuda.current_stream().wait_stream(stream)
+            self._graphs = {has_pairs: self._capture(has_pairs) for has_pairs in set(block.has_pairs)}
+        finally:
+            for tensor, value in zip(stepper.state, before, strict=True):
+                tensor.copy_(value)
+
+    def run(self, block: Block) -> tuple[Tensor, Tensor | None]:
+        """Run the block's steps."""
+        n_steps = len(block.has_pairs)
+        for name, value in block.fields.items():
+            self._inputs[name][:n_steps].copy_(value)
+        self._index.zero_()
+        for has_pairs in block.has_pairs:
+            self._graphs[has_pairs].replay()
+        scores = None if self._scores is None else self._scores[:n_steps].clone()
+        return self._logits[:n_steps].clone(), scores
+
+    def _capture(self, has_pairs: bool) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        self._index.zero_()
+        with torch.cuda.graph(graph):
+            self._step(has_pairs)
+        return graph
+
+    def _step(self, has_pairs: bool) -> None:
+        chosen = {name: value.index_select(0, self._index).squeeze(0) for name, value in self._inputs.items()}
+        logits, scores = self._stepper.step(batch_of(chosen, has_pairs))
+        self._logits.index_copy_(0, self._index, logits.unsqueeze(0))
+        if self._scores is not None and scores is not None:
+            self._scores.index_copy_(0, self._index, scores.unsqueeze(0))
+        self._index.add_(1)
 
 
 def train(
@@ -366,14 +444,6 @@ def _check(data: TrainingData, settings: TrainingSettings) -> None:
             f"objective={settings.objective!r} needs placebo triples, which {' and '.join(lacking)} lack; "
             "make `triples` with `training_triples`."
         )
-
-
-def _check_resumed(state: TrainerState, layout: Layout, settings: TrainingSettings) -> None:
-    differing = settings.differences(state.settings)
-    if state.widths != layout.widths:
-        differing.append(f"number of inputs or hidden widths ({list(state.widths)}, now {list(layout.widths)})")
-    if differing:
-        raise InvalidInputError(f"The state to continue from was trained with different settings: {differing}.")
 
 
 def device_of(name: str) -> torch.device:

@@ -12,54 +12,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.training.data import TrainingData
-from evenhand.training.engine.consistency import Pairs
-from evenhand.training.engine.step import Batch, adam_rates
-from evenhand.training.excess_objective import balanced_weights, triples_in_turn
-from evenhand.training.losses import bce_loss, cell_shares, equalized_odds_form
+from evenhand.training.engine.step import Batch, Pairs, adam_rates
+from evenhand.training.losses import balanced_weights, bce_loss, cell_shares, equalized_odds_form, triples_in_turn
 from evenhand.training.settings import TrainingSettings
 
 # A block's size must not depend on the number of members: draws on CUDA are made block by block.
 _ROWS_PER_BLOCK = 2048
-
-
-@dataclass(frozen=True)
-class Members:
-    """Per-member settings of (a part of) a stack; tensors of shape (K,), on the CPU."""
-
-    table: Tensor
-    seed: tuple[int, ...]
-    learning_rate: Tensor
-    cec_weight: Tensor
-    equalized_odds_weight: Tensor
-
-    def __len__(self) -> int:
-        return len(self.seed)
-
-
-@dataclass(frozen=True)
-class Gains:
-    """Shares of their weights with which members' terms count in an epoch, each of shape (K,)."""
-
-    cec: Tensor
-    equalized_odds: Tensor
-
-    def part(self, members: slice) -> Gains:
-        """Those of some members."""
-        return Gains(self.cec[members], self.equalized_odds[members])
-
-
-@dataclass(frozen=True)
-class TermTotals:
-    """Sums over batches from which an epoch's history is made; each of shape (K,)."""
-
-    bce: Tensor
-    weight: Tensor
-    equalized_odds: Tensor
-    n_left_out: Tensor
-    n_steps: Tensor
-    cec: Tensor
-    pair_weight: Tensor
-    n_unmatched: Tensor
 
 
 @dataclass(frozen=True)
@@ -69,9 +27,7 @@ class Block:
     Attributes
     ----------
     fields
-        Tensors of shape (S, K, ...); ``kept``, where people are given by row, of shape (K, S, ...).
-    n_steps
-        S.
+        Tensors of shape (S, K, ...).
     has_pairs
         For each step, whether the CEC term is part of it.
     row_weight, is_active, odds_form, pair_weight
@@ -82,7 +38,6 @@ class Block:
     """
 
     fields: dict[str, Tensor]
-    n_steps: int
     has_pairs: tuple[bool, ...]
     row_weight: Tensor
     is_active: Tensor
@@ -97,8 +52,8 @@ class Block:
         for step, has_pairs in enumerate(self.has_pairs):
             yield batch_of({name: values[step] for name, values in by_name.items()}, has_pairs)
 
-    def totals(self, logits: Tensor, scores: Tensor | None) -> TermTotals:
-        """Sums of the objective's terms from the logits (S, K, m) and squared scores (S, K, M, q) of the steps."""
+    def totals(self, logits: Tensor, scores: Tensor | None) -> dict[str, Tensor]:
+        """Sums for the history, of shape (K,), from logits (S, K, m) and squared scores (S, K, M, q) of the steps."""
         steps = self.is_active.to(logits.dtype)
         weight = self.row_weight.sum(-1) * steps
         zeros = torch.zeros_like(weight[0])
@@ -110,16 +65,16 @@ class Block:
         if scores is not None and self.pair_weight is not None:
             pair_weight = self.pair_weight.clamp_min(0).sum((0, 2, 3))
             cec = (scores * self.pair_weight).sum((0, 2, 3))
-        return TermTotals(
-            bce=(bce_loss(logits, self.fields["y"].squeeze(-1), self.row_weight) * weight).sum(0),
-            weight=weight.sum(0),
-            equalized_odds=odds,
-            n_left_out=self.n_left_out,
-            n_steps=steps.sum(0),
-            cec=cec,
-            pair_weight=pair_weight,
-            n_unmatched=self.n_unmatched,
-        )
+        return {
+            "bce": (bce_loss(logits, self.fields["y"].squeeze(-1), self.row_weight) * weight).sum(0),
+            "weight": weight.sum(0),
+            "equalized_odds": odds,
+            "n_left_out": self.n_left_out,
+            "n_steps": steps.sum(0),
+            "cec": cec,
+            "pair_weight": pair_weight,
+            "n_unmatched": self.n_unmatched,
+        }
 
 
 def batch_of(fields: dict[str, Tensor], has_pairs: bool) -> Batch:
@@ -149,46 +104,35 @@ class BatchSource:
 
     Parameters
     ----------
-    data, settings, members
-        What to train on, how, and which members.
+    data, settings
+        What to train on, and how these members are trained.
     device
         Where to put the batches.
     uses_equalized_odds, uses_cec
         Which terms' tensors to prepare.
-    by_row
-        Whether to give people by their row of `inputs`, rather than by value.
-
-    Attributes
-    ----------
-    inputs
-        All tables' people, each table's followed by its baselines, of shape (N, d).
-    first_baselines
-        Row of each member's first baseline, of shape (K,).
-    n_cells
-        Number of baselines of a table.
     """
 
     def __init__(
         self,
         data: TrainingData,
         settings: TrainingSettings,
-        members: Members,
         device: torch.device,
         *,
         uses_equalized_odds: bool,
         uses_cec: bool,
-        by_row: bool = False,
     ) -> None:
-        self._settings, self._members, self._device, self._by_row = settings, members, device, by_row
+        self._settings, self._device = settings, device
+        self._learning_rate = torch.tensor(settings.of_member("learning_rate"))
         self._uses_equalized_odds, self._uses_cec = uses_equalized_odds, uses_cec
         self._n_groups = data.n_groups
-        self._n_rows = data.n_rows[members.table]
+        table_of = torch.tensor(settings.of_member("table"))
+        self._n_rows = data.n_rows[table_of]
         baselines = data.baselines.flatten(1, 2).nan_to_num(0.0, 0.0, 0.0)
         # Baselines are the last rows of each table: one gather then fetches people, matches and baselines.
         self._stride = data.X.shape[1] + baselines.shape[1]
         table = torch.cat((data.X, baselines), dim=1)
-        self.inputs = table.flatten(0, 1).to(device)
-        self._rows_per_table, self.n_cells = data.X.shape[1], baselines.shape[1]
+        self._inputs = table.flatten(0, 1).to(device)
+        self._rows_per_table, self._n_cells = data.X.shape[1], baselines.shape[1]
         self._y = data.y.flatten().to(device)
         self._group = data.group.flatten().to(device)
         self._weight = data.weights.flatten().to(device)
@@ -202,19 +146,19 @@ class BatchSource:
             is_compared = data.triples[..., 0, 0] >= 0
             balanced = balanced_weights(data.y, data.group, data.weights, is_compared)
             self._triple_weight = balanced.flatten(0, 1).to(device)
-        self._table = members.table.to(device)
-        self.first_baselines = self._table * self._stride + self._rows_per_table
-        self._cec_weight = members.cec_weight.to(device, torch.float32)
-        self._odds_weight = members.equalized_odds_weight.to(device, torch.float32)
-        self.steps_per_epoch = -(-self._n_rows // settings.batch_size)
+        self._table = table_of.to(device)
+        self._first_baselines = self._table * self._stride + self._rows_per_table
+        names = ("cec_weight", "equalized_odds_weight")
+        self._term_weights = torch.tensor([settings.of_member(name) for name in names], device=device)
+        self._steps_per_epoch = -(-self._n_rows // settings.batch_size)
         # Members with the same seed and the same number of people draw the same numbers, which are drawn once.
-        draws = list(zip(members.seed, self._n_rows.tolist(), strict=True))
+        draws = list(zip(settings.of_member("seed"), self._n_rows.tolist(), strict=True))
         self._draws = list(dict.fromkeys(draws))
         place = {draw: index for index, draw in enumerate(self._draws)}
         self._draw_of = torch.tensor([place[draw] for draw in draws])
         self._generators = [torch.Generator(device) for _ in self._draws] if device.type == "cuda" else []
 
-    def epoch(self, epoch: int, n_done: Tensor, is_training: Tensor, gains: Gains | None = None) -> Iterator[Block]:
+    def epoch(self, epoch: int, n_done: Tensor, is_training: Tensor, gains: Tensor | None = None) -> Iterator[Block]:
         """Blocks of one epoch.
 
         Parameters
@@ -226,16 +170,11 @@ class BatchSource:
         is_training
             Whether each member still moves, of shape (K,), on the CPU.
         gains
-            Shares of their weights with which the terms count; None for all of them.
+            Shares of their weights with which the CEC and the equalized-odds term count, of shape (2, K); None for all.
         """
-        cec_weight, odds_weight = self._cec_weight, self._odds_weight
-        if gains is not None:
-            cec_weight, odds_weight = (
-                cec_weight * gains.cec.to(cec_weight),
-                odds_weight * gains.equalized_odds.to(odds_weight),
-            )
+        weights = self._term_weights if gains is None else self._term_weights * gains.to(self._term_weights)
         size = self._settings.batch_size
-        n_steps = int(torch.where(is_training, self.steps_per_epoch, 0).max())
+        n_steps = int(torch.where(is_training, self._steps_per_epoch, 0).max())
         is_drawn = torch.zeros(len(self._draws), dtype=torch.bool)
         is_drawn[self._draw_of[is_training]] = True
         generators = [np.random.Generator(np.random.SFC64([seed, epoch])) for seed, _ in self._draws]
@@ -246,8 +185,8 @@ class BatchSource:
         if self._generators:
             for ours, generator in zip(self._generators, generators, strict=True):
                 ours.manual_seed(int(generator.integers(2**63)))
-        is_active = (torch.arange(n_steps).unsqueeze(1) < self.steps_per_epoch) & is_training
-        rates = adam_rates(n_done, is_active, self._members.learning_rate)
+        is_active = (torch.arange(n_steps).unsqueeze(1) < self._steps_per_epoch) & is_training
+        rates = adam_rates(n_done, is_active, self._learning_rate)
         order = torch.from_numpy(drawn)[self._draw_of].masked_fill_(~is_training.view(-1, 1, 1), -1)
         on_device = order.transpose(0, 1).to(self._device)
         n_drawn = is_drawn * -(-torch.tensor([n for _, n in self._draws]) // size)
@@ -259,7 +198,6 @@ class BatchSource:
                 **self._kept_units(generators, n_drawn - start, len(is_active[part])),
             }
             has_pairs = tuple(self._uses_cec and s % self._settings.cec_every == 0 for s in range(n_steps)[part])
-            weights = (cec_weight, odds_weight)
             yield self._block(on_device[part], fields, is_active[part].to(self._device), has_pairs, epoch, weights)
 
     def _block(
@@ -269,7 +207,7 @@ class BatchSource:
         is_active: Tensor,
         has_pairs: tuple[bool, ...],
         epoch: int,
-        weights: tuple[Tensor, Tensor],
+        weights: Tensor,
     ) -> Block:
         cec_weight, odds_weight = weights
         table = self._table.view(1, -1, 1)
@@ -281,11 +219,8 @@ class BatchSource:
         person = table * self._stride + row
         fields["y"] = y.to(torch.float32).unsqueeze(-1)
         fields["weight"] = _normalized(weight, 1).unsqueeze(-1)
-        if self._by_row:
-            fields["person"] = person
-        else:
-            fields["x"] = self.inputs[person]
-            fields["ones"] = self.inputs.new_ones(()).expand(*order.shape[:2], 1, order.shape[2])
+        fields["x"] = self._inputs[person]
+        fields["ones"] = self._inputs.new_ones(()).expand(*order.shape[:2], 1, order.shape[2])
         odds_form = pair_weight = None
         n_left_out = n_unmatched = torch.zeros_like(is_active[0], dtype=torch.int64)
         if self._uses_equalized_odds:
@@ -299,7 +234,9 @@ class BatchSource:
             is_used = is_used & is_row.unsqueeze(-2)
             scale = self._settings.cec_every * cec_weight.view(-1, 1, 1) / 2
             if self._uses_placebo:
-                partner, share = self._compared(flat, epoch)
+                triples = triples_in_turn(self._triples[flat], self._n_triples[flat], row, epoch)  # (S, K, m, M, 2)
+                partner = triples.movedim((-1, -2), (-3, -2)).flatten(-3, -2)  # matches, then placebos: (S, K, 2M, m)
+                share = self._triple_weight[flat].transpose(-1, -2)
                 n_unmatched = (is_used & (share == 0)).sum((0, 2, 3))
                 pair_weight = weight.unsqueeze(-2) * is_used * share
                 pair_weight = torch.cat((pair_weight, -pair_weight), dim=-2)
@@ -315,27 +252,18 @@ class BatchSource:
             partner = torch.where(partner >= 0, partner, row.unsqueeze(-2)) + table.unsqueeze(-1) * self._stride
             fields |= self._pairs(person, partner, y * self._n_groups + group)
             fields["pair_weight"] = normalized * scale
-        return Block(fields, len(order), has_pairs, weight, is_active, odds_form, pair_weight, n_unmatched, n_left_out)
-
-    def _compared(self, flat: Tensor, epoch: int) -> tuple[Tensor, Tensor]:
-        """Rows of matches followed by placebos, (S, K, 2M, m), and weights of the triples, (S, K, M, m)."""
-        row = flat % self._rows_per_table
-        rows = triples_in_turn(self._triples[flat], self._n_triples[flat], row, epoch)  # (S, K, m, M, 2)
-        partner = rows.movedim((-1, -2), (-3, -2)).flatten(-3, -2)
-        return partner, self._triple_weight[flat].transpose(-1, -2)
+        return Block(fields, has_pairs, weight, is_active, odds_form, pair_weight, n_unmatched, n_left_out)
 
     def _pairs(self, person: Tensor, partner: Tensor, cell: Tensor) -> dict[str, Tensor]:
         """People (S, K, q), their partners (S, K, M, q) and the baselines, with their weights and cells."""
-        if self._by_row:
-            return {"partner": partner, "cell": cell}
-        first, n_cells = self.first_baselines.view(1, -1, 1), self.n_cells
+        first, n_cells = self._first_baselines.view(1, -1, 1), self._n_cells
         ends = torch.cat((person, partner.flatten(-2)), dim=-1)
         baselines = (first + torch.arange(n_cells, device=self._device)).expand(len(ends), -1, -1)
         cells = cell.repeat(1, 1, 1 + partner.shape[2])
-        rows = self.inputs[torch.cat((ends, baselines), dim=-1)]
+        rows = self._inputs[torch.cat((ends, baselines), dim=-1)]
         return {
             "rows": rows,
-            "offset": rows[:, :, :-n_cells] - self.inputs[first + cells],
+            "offset": rows[:, :, :-n_cells] - self._inputs[first + cells],
             "cell": torch.nn.functional.one_hot(cells, n_cells).to(torch.float32),
         }
 
@@ -359,9 +287,7 @@ class BatchSource:
             drawn = torch.ones(len(n_used), n_steps, sum(sizes))
             for n, own_kept, drawing in zip(n_used, drawn, generators, strict=True):
                 _draw_kept(own_kept[:n].numpy(), drawing, settings.dropout)
-            kept = drawn if len(n_used) == len(self._members) else drawn[self._draw_of]
-            if self._by_row:
-                return {"kept": kept}
+            kept = drawn if len(n_used) == self._settings.n_members else drawn[self._draw_of]
             keep = [layer.unflatten(-1, shape) for layer, shape in zip(kept.split(sizes, -1), shapes, strict=True)]
         return {f"keep{index}": layer.transpose(0, 1) for index, layer in enumerate(keep)}
 

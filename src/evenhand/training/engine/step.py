@@ -1,7 +1,34 @@
-"""One training step of a stack: gradients of the objective, written out, and the optimizer.
+r"""One training step of a stack: gradients of the objective, written out, and the optimizer.
 
 Nothing here draws random numbers, waits for the device or branches on values, so on CUDA a step can be captured as a
 graph once and replayed.
+
+Automatic differentiation of the CEC term costs several times the arithmetic in dispatch at the sizes trained here, so
+its derivative is written by hand. `evenhand.attribution` and `evenhand.training.losses.cec_term` state the same formula
+plainly, and tests compare this module with them.
+
+For a path from b to x cut at knots t = 0..T, with pre-activations :math:`u_{l,t}` of layer l:
+
+.. math::
+    S_{l,t} &= \frac{\mathrm{relu}(u_{l,t}) - \mathrm{relu}(u_{l,t-1})}{u_{l,t} - u_{l,t-1}}, \qquad
+    g_{L,t} = S_{L,t} \circ w, \qquad e_{l,t} = W_{l+1} g_{l+1,t}, \qquad g_{l,t} = S_{l,t} \circ e_{l,t}, \\
+    \mathrm{IG} &= (x - b) \circ W_1 \tfrac1T \sum_t g_{1,t}.
+
+Weights enter twice: through the pre-activations and through the products that carry g back. The slope of a unit that
+switches between u and v is :math:`\max(u, v) / |u - v|`, so
+
+.. math:: \frac{\partial S}{\partial u} = \frac{S (1 - S)}{|u|}, \qquad
+          \frac{\partial S}{\partial v} = \frac{S (1 - S)}{|v|},
+
+which is 0, as it should be, for a unit that does not switch (S is then 0 or 1).
+
+The reasoning gap compares weights on the same inputs: with :math:`\mathrm{IG} = (x - b) \circ \gamma(x)` the pairs of
+vectors are :math:`(z - b) \circ \gamma(x)` and :math:`(z - b) \circ \gamma(\tilde x)`, for z = x and z = x~. The
+placebo's weights are compared on the inputs of the person and of the *match*: see `training.losses`. The two
+objectives differ in how the derivative in :math:`\gamma` comes about, and in nothing after that.
+
+At these sizes, making a view or a new tensor costs as much as the arithmetic. So all of them are made once, layers
+share flat buffers, and one operation covers all layers.
 """
 
 from __future__ import annotations
@@ -11,54 +38,37 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from evenhand.training.engine.consistency import ConsistencyTerm, Pairs
+from evenhand.metrics.cec import _EPSILON
 from evenhand.training.network import Layout
-from evenhand.training.settings import TrainingMethod
+from evenhand.training.settings import TrainingSettings
 
-_BETA1, _BETA2, _EPSILON = 0.9, 0.999, 1e-8  # torch.optim.Adam's defaults
+_BETA1, _BETA2, _ADAM_EPSILON = 0.9, 0.999, 1e-8  # torch.optim.Adam's defaults
+_TINY = 1e-30
 
 
 @dataclass(frozen=True)
-class AdamState:
-    """First and second moments of shape (K, P), updated in place."""
+class Pairs:
+    """The pairs of a batch, for K members: R = (1 + M) * q rows, the q people and then their M partners each.
 
-    mean: Tensor
-    square: Tensor
+    Partners are matches; for objectives with placebo pairs, matches followed by placebos, which have negative weight.
 
-
-def adam_rates(n_done: Tensor, is_active: Tensor, learning_rate: Tensor) -> Tensor:
-    """The part of the next S steps that does not depend on gradients, of shape (S, 4, K, 1).
-
-    Parameters
+    Attributes
     ----------
-    n_done
-        Steps each member has taken, of shape (K,).
-    is_active
-        Whether a member moves in a step, of shape (S, K).
-    learning_rate
-        Of shape (K,).
-
-    Returns
-    -------
-    For each step: the weights of the new gradient in both moments, the negative step size, and epsilon, the last two
-    with the bias corrections in them. The first three are 0 for a member that does not move.
+    rows
+        Inputs of people, matches and the C baselines, of shape (K, R + C, d).
+    offset
+        x - b for the people and x~ - b for the partners, of shape (K, R, d).
+    cell
+        One-hot (label, group) cell of each row's person, of shape (K, R, C).
+    weight
+        Half of lambda times each pair's share in the mean, of shape (K, M, q): the score halves the distance, so this
+        is the objective's derivative in it but for the distance itself.
     """
-    active = is_active.to(torch.float64)
-    step = (n_done + is_active.long().cumsum(0)).clamp_min(1).to(torch.float64)
-    correction = (1 - _BETA2**step).sqrt()
-    size = -active * learning_rate.to(torch.float64) * correction / (1 - _BETA1**step)
-    rates = torch.stack(((1 - _BETA1) * active, (1 - _BETA2) * active, size, _EPSILON * correction), dim=1)
-    return rates.to(torch.float32).unsqueeze(-1)
 
-
-def adam_step(parameters: Tensor, gradient: Tensor, state: AdamState, rates: Tensor) -> None:
-    """Move parameters of shape (K, P) in place, by `rates` of shape (4, K, 1); `gradient` is overwritten."""
-    mean_weight, square_weight, size, epsilon = rates.unbind(0)
-    state.mean.lerp_(gradient, mean_weight)
-    state.square.lerp_(gradient.square_(), square_weight)
-    torch.sqrt(state.square, out=gradient).add_(epsilon)
-    torch.div(state.mean, gradient, out=gradient)
-    parameters.addcmul_(gradient, size)
+    rows: Tensor
+    offset: Tensor
+    cell: Tensor
+    weight: Tensor
 
 
 @dataclass(frozen=True)
@@ -98,32 +108,67 @@ class Batch:
     pairs: Pairs | None = None
 
 
-@dataclass(frozen=True)
-class Objective:
-    """How attributions are computed and compared; the weights of the terms are in the batches."""
-
-    n_steps: int
-    method: TrainingMethod
-    join: Tensor | None = None
-    uses_reasoning: bool = False
-    uses_placebo: bool = False
-
-
-class Stepper:
-    """Runs steps of a stack, whose parameters, of shape (K, P), it changes in place.
+def adam_rates(n_done: Tensor, is_active: Tensor, learning_rate: Tensor) -> Tensor:
+    """The part of the next S steps that does not depend on gradients, of shape (S, 4, K, 1).
 
     Parameters
     ----------
-    parameters, adam
-        Updated in place.
+    n_done
+        Steps each member has taken, of shape (K,).
+    is_active
+        Whether a member moves in a step, of shape (S, K).
+    learning_rate
+        Of shape (K,).
+
+    Returns
+    -------
+    For each step: the weights of the new gradient in both moments, the negative step size, and epsilon, the last two
+    with the bias corrections in them. The first three are 0 for a member that does not move.
+    """
+    active = is_active.to(torch.float64)
+    step = (n_done + is_active.long().cumsum(0)).clamp_min(1).to(torch.float64)
+    correction = (1 - _BETA2**step).sqrt()
+    size = -active * learning_rate.to(torch.float64) * correction / (1 - _BETA1**step)
+    rates = torch.stack(((1 - _BETA1) * active, (1 - _BETA2) * active, size, _ADAM_EPSILON * correction), dim=1)
+    return rates.to(torch.float32).unsqueeze(-1)
+
+
+def adam_step(parameters: Tensor, mean: Tensor, square: Tensor, gradient: Tensor, rates: Tensor) -> None:
+    """Move parameters and their moments, of shape (K, P), by `rates` of shape (4, K, 1); `gradient` is overwritten."""
+    mean_weight, square_weight, size, epsilon = rates.unbind(0)
+    mean.lerp_(gradient, mean_weight)
+    square.lerp_(gradient.square_(), square_weight)
+    torch.sqrt(square, out=gradient).add_(epsilon)
+    torch.div(mean, gradient, out=gradient)
+    parameters.addcmul_(gradient, size)
+
+
+class Stepper:
+    """Runs steps of a stack.
+
+    Parameters
+    ----------
+    parameters, mean, square
+        Parameters and Adam's moments, of shape (K, P), changed in place.
     layout
         Of the parameters.
-    objective
-        What is minimized.
+    settings
+        How attributions are computed and compared; the weights of the terms are in the batches.
+    join
+        Matrix of shape (d, n_features) that sums columns into features; None for none.
     """
 
-    def __init__(self, parameters: Tensor, adam: AdamState, layout: Layout, objective: Objective) -> None:
-        self.parameters, self.adam, self.objective = parameters, adam, objective
+    def __init__(
+        self,
+        parameters: Tensor,
+        mean: Tensor,
+        square: Tensor,
+        layout: Layout,
+        settings: TrainingSettings,
+        join: Tensor | None = None,
+    ) -> None:
+        self.state = (parameters, mean, square)
+        self._settings, self._join = settings, join
         self.gradient = torch.zeros_like(parameters)
         self._weights, biases = layout.views(parameters)
         self._weight_gradients, bias_gradients = layout.views(self.gradient)
@@ -137,7 +182,7 @@ class Stepper:
     def step(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """Move the parameters; return the batch's logits (K, m) and squared CEC scores (K, M, q) before the move."""
         logits, scores = self.compute_gradient(batch)
-        adam_step(self.parameters, self.gradient, self.adam, batch.rates)
+        adam_step(*self.state, self.gradient, batch.rates)
         return logits, scores
 
     def compute_gradient(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
@@ -152,11 +197,8 @@ class Stepper:
                 n_pairs=n_pairs,
                 n_matches=n_matches,
                 n_cells=batch.pairs.cell.shape[2],
-                n_steps=self.objective.n_steps,
-                method=self.objective.method,
-                join=self.objective.join,
-                uses_reasoning=self.objective.uses_reasoning,
-                uses_placebo=self.objective.uses_placebo,
+                settings=self._settings,
+                join=self._join,
             )
         return logits, self._consistency.add_gradient(batch.pairs)
 
@@ -192,3 +234,255 @@ def _of_logits(batch: Batch, logits: Tensor) -> Tensor:
     rates = torch.bmm(batch.cell_shares.mT, score)
     of_scores = torch.bmm(batch.odds_form, rates)
     return of_logits.addcmul_(of_scores, torch.addcmul(score, score, score, value=-1))
+
+
+class _Layers:
+    """One array of shape (K, n_rows, h) for each hidden layer, in one flat buffer of zeros."""
+
+    def __init__(self, like: Tensor, n_rows: int, widths: tuple[int, ...]) -> None:
+        sizes = [like.shape[0] * n_rows * width for width in widths]
+        self.flat = like.new_zeros(sum(sizes))
+        parts = torch.split(self.flat, sizes)
+        self.layers = [part.view(-1, n_rows, width) for part, width in zip(parts, widths, strict=True)]
+
+    def rows(self, start: int, end: int) -> list[Tensor]:
+        return [layer[:, start:end] for layer in self.layers]
+
+
+class ConsistencyTerm:
+    """The CEC term of a stack, or a related term over the same pairs, on batches of one shape.
+
+    Parameters
+    ----------
+    weights, biases
+        Of shapes (K, n_in, n_out) and (K, n_out): views that the optimizer changes in place.
+    weight_gradients, bias_gradients
+        Of the same shapes; gradients are added to them.
+    n_pairs, n_matches, n_cells
+        q, M and C of `Pairs`.
+    settings, join
+        As in `Stepper`. With placebo pairs, the second half of the partners are placebos.
+    """
+
+    def __init__(
+        self,
+        weights: tuple[Tensor, ...],
+        biases: tuple[Tensor, ...],
+        weight_gradients: tuple[Tensor, ...],
+        bias_gradients: tuple[Tensor, ...],
+        *,
+        n_pairs: int,
+        n_matches: int,
+        n_cells: int,
+        settings: TrainingSettings,
+        join: Tensor | None,
+    ) -> None:
+        n_steps = settings.n_steps
+        like = weights[0]
+        n_members, n_inputs = like.shape[0], like.shape[1]
+        widths = tuple(weight.shape[2] for weight in weights[:-1])
+        n_ends = (1 + n_matches) * n_pairs
+        n_points = n_steps * n_ends
+        n_rows = n_points + n_cells
+        self._n_hidden, self._n_steps, self._method, self._join = len(widths), n_steps, settings.method, join
+        self._n_ends, self._n_cells = n_ends, n_cells
+        self._weights, self._transposed = weights, tuple(weight.mT for weight in weights)
+        self._biases = tuple(bias.unsqueeze(1) for bias in biases)
+        self._weight_gradients = weight_gradients
+        self._bias_gradients = tuple(gradient.unsqueeze(1) for gradient in bias_gradients)
+        # Each has the rows of all knots, (T, R) flattened, and then those of the baselines.
+        self._values = _Layers(like, n_rows, widths)  # u
+        self._on = _Layers(like, n_rows, widths)  # relu(u)
+        self._previous = _Layers(like, n_rows, widths)  # u at the knot before; 0 for baselines
+        self._slopes = _Layers(like, n_rows, widths)  # S
+        self._carried = _Layers(like, n_rows, widths[:-1])  # e
+        self._scaled = _Layers(like, n_rows, widths)  # g
+        self._of_scaled = _Layers(like, n_rows, widths)
+        self._of_slopes = _Layers(like, n_rows, widths)
+        self._of_values = _Layers(like, n_rows, widths)
+        self._work = _Layers(like, n_rows, widths)
+        self._base, self._of_base = self._values.rows(n_points, n_rows), self._of_values.rows(n_points, n_rows)
+        self._base_size = self._work.rows(n_points, n_rows)
+        self._first_previous = self._previous.rows(0, n_ends)
+        self._first_of_slopes = self._of_slopes.rows(0, n_ends)
+        # From the second knot on, the knot before is the row R places up.
+        self._later = [layers.rows(n_ends, n_points) for layers in (self._previous, self._of_slopes)]
+        self._earlier = [layers.rows(0, n_points - n_ends) for layers in (self._values, self._of_values, self._work)]
+        self._ones = like.new_ones(n_members, n_rows, 1)
+        self._ones_row = self._ones.mT
+        self._of_gradients = like.new_zeros(n_members, n_ends, n_inputs)
+        self._of_gradients_t = self._of_gradients.mT
+        n_features = n_inputs if join is None else join.shape[1]
+        by_person = (n_members, 1 + n_matches, n_pairs, n_features)
+        self._by_person = by_person
+        self._uses_reasoning = settings.uses_reasoning
+        self._n_placebos = n_matches // 2 if settings.uses_placebo else 0
+        self._of_gradients_by_person = self._of_gradients.view(n_members, 1 + n_matches, n_pairs, n_inputs)
+        self._upstream = like.new_zeros(by_person)
+        self._upstream_of_person, self._upstream_of_match = self._upstream[:, 0], self._upstream[:, 1:]
+        self._upstream_rows = self._upstream.view(n_members, n_ends, n_features)
+        by_step = (n_members, n_steps, n_ends, widths[0])
+        self._first_scaled = self._scaled.layers[0][:, :n_points].view(by_step)
+        self._first_of_scaled = self._of_scaled.layers[0][:, :n_points].view(by_step)
+        self._mean_scaled = self._first_scaled[:, 0]
+        self._first_points = self._values.layers[0][:, :n_points].view(by_step)
+        self._of_first_points = self._of_values.layers[0][:, :n_points].view(by_step)
+        self._on_t = [layer.mT for layer in self._on.layers]
+        shift = 0.5 if settings.method == "midpoint" else 1.0
+        alphas = (torch.arange(n_steps, dtype=like.dtype, device=like.device) + shift) / n_steps
+        self._alphas = alphas.view(-1, 1, 1)
+
+    def add_gradient(self, pairs: Pairs) -> Tensor:
+        """Add the term's gradient to the gradients given; return the pairs' squared scores, (K, M, q)."""
+        gradients = self._follow_paths(pairs)
+        compare = self._compare_reasoning if self._uses_reasoning else self._compare_attributions
+        scores = compare(gradients, pairs)
+        self._return_along_chain()
+        if self._method == "segments":  # at midpoints slopes are steps of the pre-activations: derivative 0
+            self._return_along_values(pairs)
+        return scores
+
+    def _compare_attributions(self, gradients: Tensor, pairs: Pairs) -> Tensor:
+        """Squared CEC scores; leaves their derivative in the path-averaged gradients in `_of_gradients`."""
+        attributions = gradients.mul_(pairs.offset)
+        if self._join is not None:
+            attributions = attributions @ self._join
+        scores = self._compare(attributions.view(self._by_person), pairs.weight)
+        upstream = self._upstream_rows if self._join is None else self._upstream_rows @ self._join.mT
+        torch.mul(upstream, pairs.offset, out=self._of_gradients)
+        return scores
+
+    def _compare_reasoning(self, gradients: Tensor, pairs: Pairs) -> Tensor:
+        """Squared reasoning gaps; leaves their derivative in the path-averaged gradients in `_of_gradients`."""
+        shape = self._of_gradients_by_person.shape
+        offset, weights = pairs.offset.view(shape), gradients.view(shape)
+        like = (shape[0], shape[1] - 1, *shape[2:])
+        theirs = offset[:, 1:]
+        if self._n_placebos:
+            theirs = theirs[:, : self._n_placebos].repeat(1, 2, 1, 1)
+        inputs = torch.stack((offset[:, :1].expand(like), theirs)).unsqueeze(1)
+        vectors = inputs * torch.stack((weights[:, :1].expand(like), weights[:, 1:]))  # (2, 2, K, M, q, d)
+        if self._join is not None:
+            vectors = vectors @ self._join
+        norm = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp_min_(1e-15)
+        longer = norm + _EPSILON
+        units = vectors.div_(longer)
+        difference = units[:, :1] - units[:, 1:]
+        scores = difference.square().sum(-1).mean((0, 1))
+        upstream = difference * (pairs.weight.unsqueeze(-1) / 2)  # each of the two inputs is half of the mean
+        upstream = torch.cat((upstream, -upstream), dim=1)
+        along = (upstream * units).sum(-1, keepdim=True).div_(norm)
+        upstream.div_(longer).addcmul_(units, along, value=-1)
+        if self._join is not None:
+            upstream = upstream @ self._join.mT
+        of_weights = (upstream * inputs).sum(0)  # (2, K, M, q, d)
+        torch.sum(of_weights[0], 1, out=self._of_gradients_by_person[:, 0])
+        self._of_gradients_by_person[:, 1:].copy_(of_weights[1])
+        return scores.mul_(0.25)
+
+    def _follow_paths(self, pairs: Pairs) -> Tensor:
+        """Path-averaged gradients of the logit in the inputs, of shape (K, R, d)."""
+        values, on = self._values.layers, self._on.layers
+        self._place_first_layer(pairs)
+        for layer in range(self._n_hidden):
+            if layer > 0:
+                torch.bmm(on[layer - 1], self._weights[layer], out=values[layer]).add_(self._biases[layer])
+            torch.clamp_min(values[layer], 0, out=on[layer])
+            if self._method == "segments":
+                torch.bmm(pairs.cell, self._base[layer], out=self._first_previous[layer])
+                if self._n_steps > 1:
+                    self._later[0][layer].copy_(self._earlier[0][layer])
+        self._find_slopes()
+        slopes, scaled, carried = self._slopes.layers, self._scaled.layers, self._carried.layers
+        torch.mul(slopes[-1], self._transposed[-1], out=scaled[-1])
+        for layer in range(self._n_hidden - 2, -1, -1):
+            torch.bmm(scaled[layer + 1], self._transposed[layer + 1], out=carried[layer])
+            torch.mul(slopes[layer], carried[layer], out=scaled[layer])
+        if self._n_steps > 1:
+            self._mean_scaled = self._first_scaled.mean(1)
+        return torch.bmm(self._mean_scaled, self._transposed[0])
+
+    def _place_first_layer(self, pairs: Pairs) -> None:
+        """First-layer pre-activations at knots and baselines: affine along each path, so one product does."""
+        if self._n_steps == 1 and self._method == "segments":  # the one knot is the end itself
+            torch.bmm(pairs.rows, self._weights[0], out=self._values.layers[0]).add_(self._biases[0])
+            return
+        placed = torch.baddbmm(self._biases[0], pairs.rows, self._weights[0])
+        ends, base = placed[:, : self._n_ends], placed[:, self._n_ends :]
+        start = torch.bmm(pairs.cell, base)
+        self._first_points.copy_(torch.lerp(start.unsqueeze(1), ends.unsqueeze(1), self._alphas))
+        self._base[0].copy_(base)
+
+    def _find_slopes(self) -> None:
+        if self._method == "midpoint":
+            torch.sign(self._on.flat, out=self._slopes.flat)
+            return
+        # Both differences round the same way, so a unit that stays on has a slope of exactly 1. If the ends are equal,
+        # the slope is set to 0 and nothing is attributed to the step.
+        rise = torch.clamp_min(self._previous.flat, 0, out=self._slopes.flat)
+        torch.sub(self._on.flat, rise, out=rise)
+        run = torch.sub(self._values.flat, self._previous.flat, out=self._work.flat)
+        rise.div_(run).nan_to_num_(0.0)
+
+    def _compare(self, vectors: Tensor, weight: Tensor) -> Tensor:
+        """Squared scores of shape (K, M, q); leaves their derivative in the attributions in `_upstream`."""
+        norm = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp_min_(1e-15)
+        longer = norm + _EPSILON
+        units = vectors.div_(longer)
+        difference = units[:, :1] - units[:, 1:]
+        scores = difference.square().sum(-1)
+        # d(|difference|^2 / 4) is difference / 2 for the person, over all matches, and the opposite for the match; the
+        # halving is in `weight`.
+        torch.mul(difference, weight.unsqueeze(-1), out=self._upstream_of_match)
+        torch.sum(self._upstream_of_match, 1, out=self._upstream_of_person)
+        self._upstream_of_match.neg_()
+        along = (self._upstream * units).sum(-1, keepdim=True).div_(norm)
+        self._upstream.div_(longer).addcmul_(units, along, value=-1)
+        return scores.mul_(0.25)
+
+    def _return_along_chain(self) -> None:
+        """Forward through the products that carried slopes back: gradients of weights, and of the slopes."""
+        of_scaled, of_slopes = self._of_scaled.layers, self._of_slopes.layers
+        slopes, scaled, passed = self._slopes.layers, self._scaled.layers, self._work.layers
+        self._weight_gradients[0].baddbmm_(self._of_gradients_t, self._mean_scaled)
+        if self._n_steps == 1:
+            torch.bmm(self._of_gradients, self._weights[0], out=self._first_of_scaled[:, 0])
+        else:
+            of_mean = torch.bmm(self._of_gradients, self._weights[0]).div_(self._n_steps)
+            self._first_of_scaled.copy_(of_mean.unsqueeze(1))
+        for layer in range(self._n_hidden):
+            is_last = layer + 1 == self._n_hidden
+            carried = self._transposed[-1] if is_last else self._carried.layers[layer]
+            torch.mul(of_scaled[layer], carried, out=of_slopes[layer])
+            torch.mul(of_scaled[layer], slopes[layer], out=passed[layer])
+            gradient = self._weight_gradients[layer + 1]
+            gradient.baddbmm_(passed[layer].mT, self._ones if is_last else scaled[layer + 1])
+            if not is_last:
+                torch.bmm(passed[layer], self._weights[layer + 1], out=of_scaled[layer + 1])
+
+    def _return_along_values(self, pairs: Pairs) -> None:
+        """Back through the pre-activations that made the slopes."""
+        slopes, of_values = self._slopes.flat, self._of_values.layers
+        switching = self._of_slopes.flat.mul_(torch.addcmul(slopes, slopes, slopes, value=-1))
+        size = torch.abs(self._values.flat, out=self._work.flat).clamp_min_(_TINY)
+        torch.div(switching, size, out=self._of_values.flat)
+        cell_t = pairs.cell.mT
+        for layer in range(self._n_hidden):
+            by_cell = torch.bmm(cell_t, self._first_of_slopes[layer])
+            self._of_base[layer].addcdiv_(by_cell, self._base_size[layer])
+            if self._n_steps > 1:
+                self._earlier[1][layer].addcdiv_(self._later[1][layer], self._earlier[2][layer])
+        for layer in range(self._n_hidden - 1, 0, -1):
+            self._bias_gradients[layer].baddbmm_(self._ones_row, of_values[layer])
+            self._weight_gradients[layer].baddbmm_(self._on_t[layer - 1], of_values[layer])
+            below = torch.bmm(of_values[layer], self._transposed[layer])
+            of_values[layer - 1].add_(torch.ops.aten.threshold_backward(below, self._on.layers[layer - 1], 0))
+        of_first = of_values[0] if self._n_steps == 1 else self._of_ends(cell_t)
+        self._weight_gradients[0].baddbmm_(pairs.rows.mT, of_first)
+        self._bias_gradients[0].add_(of_first.sum(1, keepdim=True))
+
+    def _of_ends(self, cell_t: Tensor) -> Tensor:
+        """Derivative in the first layer at ends and baselines, (K, R + C, h), from that at all knots."""
+        at_end = (self._of_first_points * self._alphas).sum(1)
+        at_start = self._of_first_points.sum(1) - at_end
+        return torch.cat((at_end, torch.baddbmm(self._of_base[0], cell_t, at_start)), dim=1)

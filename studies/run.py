@@ -1,4 +1,4 @@
-"""Audits of a study: one line of JSON each, by any number of processes, resumable."""
+"""Runs the studies of calibration and power: a resumable file with a line of JSON for each audit, and its tables."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias
 
 import numpy as np
 from joblib import Parallel, delayed, parallel_config
@@ -19,15 +19,14 @@ from scipy.stats import binom
 
 from evenhand.auditing.summary import library_versions
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
-from evenhand.research.studies import calibration, power
-from evenhand.research.studies.alternatives import ALTERNATIVES
-from evenhand.research.studies.calibration import CalibrationCell
-from evenhand.research.studies.power import PowerCell
-from evenhand.research.studies.study import FINDINGS, TESTS, Cell, Line, chosen_cells, plan_of, share_error
-from evenhand.research.studies.worlds import BIASES, DATA_SETS_PER_MODEL
 from evenhand.system.files import json_ready, write_text
 from evenhand.system.terminal import progress as shown_progress
 from evenhand.system.threads import on_this_core, one_thread_each
+from studies import calibration, power
+from studies.calibration import CalibrationCell
+from studies.power import ALTERNATIVES, PowerCell
+from studies.study import FINDINGS, TESTS, C, Cell, Line, chosen_cells, plan_of, share_error
+from studies.worlds import BIASES, DATA_SETS_PER_MODEL
 
 
 @dataclass(frozen=True)
@@ -404,7 +403,6 @@ def _markdown(head: Sequence[str], body: Sequence[Sequence[str]]) -> str:
     return "\n".join("| " + " | ".join(row) + " |" for row in (head, align, *body))
 
 
-C = TypeVar("C", bound=Cell)
 _BEGIN, _END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 

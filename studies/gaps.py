@@ -19,10 +19,16 @@ import numpy as np
 from evenhand.auditing.audit import audit
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
 from evenhand.research.methods import Method, RepairsTable, make_method, method_names
-from evenhand.research.reproduction.evaluation import prepare_folds
-from evenhand.research.reproduction.protocol import method_parameters, run_fingerprint
+from evenhand.research.reproduction.protocol import (
+    ProtocolSettings,
+    ResultRow,
+    ResultStore,
+    method_parameters,
+    prepare_folds,
+    run_fingerprint,
+    versions,
+)
 from evenhand.research.reproduction.reproduce import DATASETS, loaded, names_among
-from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore, versions
 from evenhand.research.reproduction.tables import PaperTable, by_method, dataset_name, method_name, settings_notes
 from evenhand.searching.choice import Difference, mean_interval
 from evenhand.system.terminal import progress as shown_progress

@@ -8,11 +8,12 @@ similar pair is reported, with p-values multiplied by the number of pairs (Bonfe
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import combinations
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike
 from scipy.spatial.distance import cdist
 from scipy.stats import mannwhitneyu
@@ -21,8 +22,11 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 
 from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.encoding import TableEncoder
 from evenhand.metrics.estimate import Plain, check_at_least, check_open_fraction, group_codes, p_two_sided
 from evenhand.metrics.roc import auc
+from evenhand.models.dispatch import as_audited_model
+from evenhand.models.explaining import Explainer
 
 HIGHER_IS_MORE_ALIKE = "higher is more alike"
 LOWER_IS_MORE_ALIKE = "lower is more alike"
@@ -473,6 +477,58 @@ def procedural_metrics(
             )
         )
     return rows
+
+
+def related_metrics(
+    model: Any,
+    X: pd.DataFrame,
+    y: ArrayLike,
+    group: ArrayLike,
+    score_function: ScoreFunction | None = None,
+    *,
+    random_state: int = 0,
+) -> pd.DataFrame:
+    """All the measures for a model that `evenhand.audit` accepts, a row each.
+
+    They compare the explanations of different people, so people are explained from the mean of their label. From the
+    mean of their group, as in an audit, the explanations would reveal the group.
+
+    Parameters
+    ----------
+    model, X, y, group
+        The model, people, labels (1 for the favorable outcome), and the group of each person.
+    score_function
+        Scores a numeric table; needed by `ref` and `vef`, which blank out features. Only for tables of numbers.
+
+    Examples
+    --------
+    >>> import evenhand as eh
+    >>> planted = eh.make_planted_bias(400, strength=1.0)
+    >>> table = related_metrics(planted.model, planted.dataset.X, planted.dataset.y, planted.dataset.group)
+    >>> bool(table.set_index("name").loc["gpf_fae", "p_value"] < 0.05)
+    True
+    """
+    labels, groups = np.asarray(y, dtype=np.int64), np.asarray(group)
+    names, codes = np.unique(groups.astype(str), return_inverse=True)
+    audited = as_audited_model(model, table=X)
+    x, join = audited.encode(X), audited.join_matrix()
+    explained = Explainer.of(audited, x, labels, np.zeros_like(labels)).explain(x, labels).values
+    if score_function is None:
+        numbers, scores = TableEncoder.fit(X).transform(X).astype(np.float64), None
+    else:
+        numbers = X.to_numpy(dtype=np.float64)
+        scores = score_function(numbers)
+    rows = procedural_metrics(
+        (explained if join is None else explained @ join).double().cpu().numpy(),
+        scores,
+        labels,
+        codes,
+        X=numbers,
+        score_function=score_function,
+        names=names.tolist(),
+        random_state=random_state,
+    )
+    return pd.DataFrame([asdict(row) for row in rows])
 
 
 # --- two-sample test ---

@@ -10,10 +10,10 @@ from scipy.stats import binom, binomtest
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.research.studies import calibration, power
-from evenhand.research.studies import worlds as models
-from evenhand.research.studies.alternatives import ALTERNATIVES
-from evenhand.research.studies.run import (
+from studies import calibration, power
+from studies import worlds as models
+from studies.power import ALTERNATIVES
+from studies.run import (
     CALIBRATION,
     POWER,
     calibration_rows,
@@ -24,8 +24,8 @@ from evenhand.research.studies.run import (
     run_audits,
     run_study,
 )
-from evenhand.research.studies.study import FINDINGS, TESTS, chosen_cells, read_audit
-from evenhand.research.studies.worlds import (
+from studies.study import FINDINGS, TESTS, chosen_cells, read_audit
+from studies.worlds import (
     BIASES,
     Groups,
     People,

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.research.reproduction.protocol import results_of, run_protocol
-from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore
+from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ResultStore, results_of, run_protocol
 from evenhand.research.reproduction.tables import METRIC_NAMES, PaperTable, method_name, paper_value
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from scipy import stats
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
 from evenhand.research.methods import NetworkSettings, make_method
-from evenhand.research.reproduction.evaluation import prepare_folds
-from evenhand.research.reproduction.gaps import GAP_NAMES, audited_metrics, compare_gaps, run_gaps, table_gaps
-from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore
+from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ResultStore, prepare_folds
+from studies.__main__ import main
+from studies.gaps import GAP_NAMES, audited_metrics, compare_gaps, run_gaps, table_gaps
 
 pytestmark = pytest.mark.integration
 
@@ -70,7 +70,7 @@ def test_decisions_are_the_methods_and_not_those_of_the_score(data):
 def test_a_second_run_trains_nothing_again(data, tmp_path, monkeypatch):
     store = ResultStore(tmp_path / "gaps.jsonl")
     first = run_gaps(data, ["unconstrained", "cec"], SETTINGS, store)
-    monkeypatch.setattr("evenhand.research.reproduction.gaps.audited_metrics", None)
+    monkeypatch.setattr("studies.gaps.audited_metrics", None)
     again = run_gaps(data, ["unconstrained", "cec"], SETTINGS, ResultStore(store.path))
     assert [row.metrics for row in again] == [row.metrics for row in first]
     assert {(row.method, row.fold) for row in first} == {(m, f) for m in ("unconstrained", "cec") for f in (0, 1)}
@@ -108,14 +108,10 @@ def test_what_cannot_be_compared_is_named(data, tmp_path):
         compare_gaps("german", repeats=0)
 
 
-def test_the_command_writes_the_table(tmp_path):
-    from typer.testing import CliRunner
-
-    from evenhand.cli import app
-
-    words = ["reproduce", "--gaps", "--methods", "unconstrained", "--folds", "2", "--quick", "--out", str(tmp_path)]
-    done = CliRunner().invoke(app, words)
-    assert done.exit_code == 0, done.output
+def test_the_command_writes_the_table(tmp_path, monkeypatch, capsys):
+    words = ["gaps", "--methods", "unconstrained", "--folds", "2", "--quick", "--out", str(tmp_path)]
+    monkeypatch.setattr("sys.argv", ["studies", *words])
+    main()
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "gaps.jsonl",
         "table_gaps.csv",
@@ -123,3 +119,4 @@ def test_the_command_writes_the_table(tmp_path):
         "table_gaps.tex",
     ]
     assert "do not quote it" in (tmp_path / "table_gaps.md").read_text("utf-8")
+    assert "Score gap" in capsys.readouterr().out

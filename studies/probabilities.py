@@ -22,7 +22,7 @@ from evenhand.arrays import Floats
 from evenhand.auditing.audit import audit
 from evenhand.auditing.drawn_groups import DrawKey
 from evenhand.inputs.group_probabilities import GroupProbabilities
-from evenhand.research.studies.study import Line, share_error
+from studies.study import Line, share_error
 
 World = Literal["through the proxies", "beyond the proxies", "the group alone", "nothing"]
 

@@ -2,19 +2,24 @@ import inspect
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
+from scipy import stats
 from scipy.spatial.distance import cdist
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.naive_bayes import GaussianNB
 
+import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.related import (
+from studies.related import (
     ProceduralMetric,
     explanation_disparity_auc,
     gpf_fae,
     procedural_metrics,
     ref,
+    related_metrics,
     vef,
 )
 
@@ -321,3 +326,45 @@ MASK = {"X": X40, "score_function": linear}
 def test_bad_input_is_named(call, message):
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+# --- of a model ---
+
+
+@pytest.fixture(scope="module")
+def biased():
+    return eh.make_planted_bias(600, 1.0, random_state=0)
+
+
+def test_the_metrics_of_a_model_are_in_one_table(biased):
+    data = biased.dataset
+
+    def scores(X):
+        return torch.sigmoid(biased.model(torch.tensor(X, dtype=torch.float32))).numpy().astype(float)
+
+    table = related_metrics(biased.model, data.X, data.y, data.group, scores)
+    assert {"gpf_fae", "ref", "vef", "explanation_disparity_auc"} == set(table["name"])
+    assert table["value"].notna().all()
+    assert related_metrics(biased.model, data.X, data.y, data.group)["value"].isna().sum() == 2
+
+
+def test_a_blind_model_and_random_groups_are_rejected_about_as_often_as_they_may():
+    """Inputs have few values: from the means of the groups, every attribution would be of one group alone."""
+    n_audits, rows = 40, []
+    for seed in range(n_audits):
+        planted = eh.make_planted_bias(200, 0.0, ties=1.0, random_state=seed)
+        group = np.random.default_rng(seed).choice(["a", "b"], 200)
+        table = related_metrics(planted.model, planted.dataset.X, planted.dataset.y, group)
+        rows.append(table.set_index("name")["p_value"])
+    p = pd.DataFrame(rows)
+    most = stats.binom.ppf(0.999, n_audits, 0.05)
+    assert (p["explanation_disparity_auc"] <= 0.05).sum() <= most
+    assert (p["gpf_fae"] <= 0.05).sum() <= most
+    assert p["explanation_disparity_auc"].astype(float).median() > 0.1
+
+
+def test_weights_that_differ_by_group_are_found(biased):
+    data = biased.dataset
+    p = related_metrics(biased.model, data.X, data.y, data.group).set_index("name")["p_value"]
+    assert p["explanation_disparity_auc"] < 0.001
+    assert p["gpf_fae"] < 0.05

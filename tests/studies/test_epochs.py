@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.research.reproduction.epochs import AtEpochs, run_epochs, table_epochs
-from evenhand.research.reproduction.settings import ProtocolSettings, ResultRow, ResultStore
+from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ResultStore
+from studies.epochs import AtEpochs, run_epochs, table_epochs
 
 SETTINGS = ProtocolSettings.quick(n_folds=2, hidden=(8, 4))
 

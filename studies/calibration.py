@@ -6,8 +6,8 @@ import time
 from dataclasses import dataclass
 
 from evenhand.auditing.audit import audit
-from evenhand.research.studies.study import Line, read_audit
-from evenhand.research.studies.worlds import (
+from studies.study import Line, read_audit
+from studies.worlds import (
     DATA_SETS_PER_MODEL,
     SOURCES,
     Groups,
