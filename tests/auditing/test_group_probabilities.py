@@ -16,8 +16,8 @@ import evenhand as eh
 from evenhand.auditing.drawn_groups import DrawKey
 from evenhand.auditing.draws import grouped, of_draw
 from evenhand.auditing.people import is_same_people
+from evenhand.auditing.sections import load_schema
 from evenhand.exceptions import InvalidInputError
-from evenhand.report.schema import load_schema
 from evenhand.research.studies.probabilities import CELLS, ProbabilityCell, probability_rows, probability_table
 from evenhand.research.studies.run import run_audits
 

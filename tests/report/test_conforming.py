@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.report.schema import first_fault, load_schema
+from evenhand.auditing.sections import load_schema
+from evenhand.report.schema import first_fault
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import evenhand as eh
+from evenhand.auditing.sections import load_schema
 from evenhand.auditing.summary import SCHEMA, pair_distributions
-from evenhand.report.schema import load_schema
 
 
 def audited(n_groups=2, *, evidence=True, by=False, max_distance=None, n=150):
