@@ -132,7 +132,7 @@ def test_the_summary_is_that_of_the_result(result, workbook):
     table, expected = table_of(workbook["Summary"]), result.summary()
     assert table["metric"].tolist() == expected["metric"].tolist()
     np.testing.assert_allclose(pd.to_numeric(table["value"]), expected["value"], rtol=1e-12)
-    np.testing.assert_allclose(pd.to_numeric(table["lower"]), expected["low"], rtol=1e-12)
+    np.testing.assert_allclose(pd.to_numeric(table["lower"]), expected["ci_low"], rtol=1e-12)
 
 
 def test_every_estimate_of_the_evidence_is_there(result, workbook):

@@ -213,7 +213,7 @@ def error_table(summary: Summary) -> Table:
     )
     caption = "Decisions and errors of each group with 95% intervals"
     records = summary["outcome"]["error_rates"]
-    return Table("Error rates", caption, columns, records, [FLAGGED], needs=("labels", "decisions"))
+    return Table("Error rates", caption, columns, records, [FLAGGED], needs=("labels", "decisions"), key="errors")
 
 
 def cutoff_table(summary: Summary) -> Table:
