@@ -107,7 +107,7 @@ def test_influences_take_bounded_room_and_are_read_back():
     assert all((again.columns[name] == values).all() for name, values in found.columns.items())
     assert (again.on("c1", -1.0) == -again.on("c1")).all()
     assert again.on("none") is None
-    assert again.of_metric(None) is None
+    assert again.on(None) is None
 
 
 def test_in_memory_and_streamed_audits_of_the_same_people_are_the_same(tmp_path):

@@ -19,7 +19,7 @@ from evenhand.report.schema import schema_of
 from evenhand.report.tables import Table
 
 Summary: TypeAlias = Mapping[str, Any]
-Part: TypeAlias = Literal["score_gap", "inputs", "weighing", "excess", "outcome", "feature"]
+Part: TypeAlias = Literal["score_gap", "inputs", "weighing", "excess", "outcome", "feature", "other"]
 Scale: TypeAlias = Literal["difference", "ratio"]
 SummaryRow: TypeAlias = tuple[Any, ...]
 """A row of the summary: metric, value or estimate, note, and what it needs."""
@@ -117,7 +117,7 @@ class AuditMetric:
     key
         The same in every audit: "excess", "score_gap: female minus male", "auc".
     part
-        What it is about: one of the four questions, decisions, or one feature's part of the excess.
+        What it is about: one of the four questions, decisions, one feature's part of the excess, or something else.
     words
         The metric for a reader.
     standard_error
