@@ -31,10 +31,8 @@ class Shoes(Section):
     """The smallest section: it reads a key of the summary, and has a table, a row and a metric."""
 
     key, title, reads, result = "shoes", "Shoe sizes", "shoes", Rate
+    prose = "Sizes of shoes by group."
     words = {"shoe": "What a foot is in."}  # noqa: RUF012
-
-    def prose(self, summary):
-        return ("Sizes of shoes by group.",)
 
     def tables(self, summary):
         columns = (text("group"), estimate("mean size", "rate"), Column("people", "whole", "of"))

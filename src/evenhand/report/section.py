@@ -171,12 +171,12 @@ class Section:
         A key of the summary without which the section is absent.
     needs
         What must have been given, as in `lacking`; else the section is absent, and the scope says why.
-    charts
-        Charts, in order.
-    words
-        Terms for the glossary.
+    charts, prose, words
+        Charts in order, a paragraph that comes first, and terms for the glossary.
     is_pooled
         Whether its numbers are pooled over draws, if groups are known as probabilities.
+    is_logged
+        Whether MLflow gets its metrics; those of the four findings are logged anyway.
     result
         The dataclass that `of` returns; the schema of the JSON follows from it.
     """
@@ -186,8 +186,10 @@ class Section:
     reads: ClassVar[str] = ""
     needs: ClassVar[tuple[str, ...]] = ()
     charts: ClassVar[tuple[AuditChart, ...]] = ()
+    prose: ClassVar[str] = ""
     words: ClassVar[Mapping[str, str]] = {}
     is_pooled: ClassVar[bool] = False
+    is_logged: ClassVar[bool] = True
     result: ClassVar[type | None] = None
 
     def of(self, reference: Any, sums: Any) -> Any:
@@ -203,9 +205,9 @@ class Section:
         """Whether the audit has what the section shows."""
         return (not self.reads or summary.get(self.reads) is not None) and not lacking(summary, *self.needs)
 
-    def prose(self, summary: Summary) -> Sequence[str]:
-        """Paragraphs at the top."""
-        return ()
+    def paragraphs(self, summary: Summary) -> Sequence[str]:
+        """What comes first, if `prose` alone cannot say it."""
+        return (self.prose,) if self.prose else ()
 
     def facts(self, summary: Summary) -> Sequence[tuple[str, str]]:
         """Names and values."""
@@ -236,7 +238,7 @@ class Section:
 
     def logged(self, summary: Summary) -> Iterable[tuple[str, Any]]:
         """Names and numbers for MLflow; by default its metrics."""
-        if self.is_present(summary):
+        if self.is_logged and self.is_present(summary):
             for metric in self.metrics(summary, summary["outcome"]["approvals"]["reference"]):
                 yield f"{self.key}.{metric.key}", metric.value
 
@@ -250,7 +252,7 @@ class Section:
         return frame.Section(
             self.key,
             self.title,
-            (*self.prose(summary), *drawn),
+            (*self.paragraphs(summary), *drawn),
             facts=self.facts(summary),
             panels=panels,
             tables=tables,

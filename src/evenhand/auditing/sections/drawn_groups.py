@@ -5,18 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from evenhand.report.formatting import (
-    is_number,
-)
+from evenhand.report.formatting import is_number
 from evenhand.report.section import Section, Summary
-from evenhand.report.tables import (
-    NOTE,
-    Column,
-    Record,
-    Table,
-    estimate,
-    text,
-)
+from evenhand.report.tables import NOTE, Column, Record, Table, estimate, text
 
 _METRICS = {
     "excess": "excess",
@@ -40,25 +31,7 @@ _METRICS = {
     "fpr_gap": "false positive rate gap",
     "eo_gap": "equalized odds gap",
 }
-
-
 _ONE_SIDED = tuple(name for name in _METRICS if name.startswith(("excess", "weighing")))
-
-
-DRAWN_PROSE = (
-    "No one's group is known here: each person has a probability for every group. Groups were drawn from the "
-    "probabilities repeatedly, each draw was audited, and the audits were pooled. The standard error "
-    "within draws is "
-    "what would remain if groups were known; the spread between draws is what not knowing them adds to one draw. "
-    "Thresholding counts people in their most likely group and leaves out the uncertain; weighting counts everyone in "
-    "every group by probability; the last column is correct if outcomes depend on the group alone."
-)
-
-
-def drawn_tables(summary: Summary) -> tuple[Table, ...]:
-    """People of each group and pooled metrics; empty if groups are known."""
-    found = summary.get("drawn_groups")
-    return () if found is None else (_people(found), _metrics(found))
 
 
 def _metrics(found: Mapping[str, Any]) -> Table:
@@ -125,8 +98,16 @@ class DrawnGroups(Section):
 
     key, title, reads, is_pooled = "drawn-groups", "Groups known as probabilities", "drawn_groups", True
 
-    def prose(self, summary: Summary) -> Sequence[str]:
-        return (DRAWN_PROSE, *summary["drawn_groups"]["sentences"])
+    prose = (
+        "No one's group is known here: each person has a probability for every group. Groups were drawn from the "
+        "probabilities repeatedly, each draw was audited, and the audits were pooled. The standard error within draws "
+        "is what would remain if groups were known; the spread between draws is what not knowing them adds to one "
+        "draw. Thresholding counts people in their most likely group and leaves out the uncertain; weighting counts "
+        "everyone in every group by probability; the last column is correct if outcomes depend on the group alone."
+    )
+
+    def paragraphs(self, summary: Summary) -> Sequence[str]:
+        return (self.prose, *summary["drawn_groups"]["sentences"])
 
     def tables(self, summary: Summary) -> Sequence[Table]:
-        return drawn_tables(summary)
+        return _people(summary["drawn_groups"]), _metrics(summary["drawn_groups"])

@@ -19,13 +19,7 @@ from evenhand.report.drawing import (
     guide_x,
     quantity,
 )
-from evenhand.report.formatting import (
-    decimal,
-    interval,
-    is_number,
-    listed,
-    shortened,
-)
+from evenhand.report.formatting import decimal, interval, is_number, listed, shortened
 from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
 from evenhand.report.tables import (
     FLAGGED,
@@ -278,7 +272,7 @@ _EXCESSES: dict[str, tuple[str, str, str]] = {
 class Excess(Section):
     """How much farther apart the explanations of pairs are than those of placebo pairs."""
 
-    key, title, needs = "excess", "Excess over placebo pairs", ("excess",)
+    key, title, needs, is_logged = "excess", "Excess over placebo pairs", ("excess",), False
     charts = (
         AuditChart(excess, "Excess over placebo pairs", _excess, excess_table, is_wide=True),
         AuditChart(excess_by, "Excess within parts of the people", _excess_by, split_table, is_wide=True),
@@ -296,12 +290,11 @@ class Excess(Section):
         "people, effective": "Number of equally used people who would be as informative as those compared.",
     }
 
-    def prose(self, summary: Summary) -> Sequence[str]:
-        return (
-            "Two people are never quite alike, so explanations differ even if the group plays no role. A placebo pair "
-            "is a person and someone of the same group and label who is as far away as the match. The CEC score of "
-            "pairs across groups minus that of placebo pairs is the excess: the evidence of this audit.",
-        )
+    prose = (
+        "Two people are never quite alike, so explanations differ even if the group plays no role. A placebo pair "
+        "is a person and someone of the same group and label who is as far away as the match. The CEC score of "
+        "pairs across groups minus that of placebo pairs is the excess: the evidence of this audit."
+    )
 
     def sheets(self, summary: Summary) -> Sequence[Table]:
         return (excess_table(summary, with_choices=True), split_table(summary))
@@ -335,9 +328,6 @@ class Excess(Section):
                 key, words = f"excess: {split['split']} {split['value']}", f"excess, {split['value']}"
                 yield excess_metric(key, "excess", words, split["estimate"])
 
-    def logged(self, summary: Summary) -> Iterable[tuple[str, Any]]:
-        return ()  # the findings are logged
-
 
 def excess_metric(key: str, part: Any, words: str, of: Mapping[str, Any], **more: Any) -> AuditMetric:
     """A metric from an estimate over pairs and placebo pairs."""
@@ -354,11 +344,9 @@ class Sensitivity(Section):
         AuditChart(thresholds, "Other consistency thresholds", _thresholds, threshold_table),
     )
 
-    def prose(self, summary: Summary) -> Sequence[str]:
-        return (
-            "The same question with different settings. A verdict that changes with an arbitrary setting is not "
-            "reliable.",
-        )
+    prose = (
+        "The same question with different settings. A verdict that changes with an arbitrary setting is not reliable."
+    )
 
     def sheets(self, summary: Summary) -> Sequence[Table]:
         return ()

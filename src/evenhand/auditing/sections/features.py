@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import altair as alt
@@ -22,12 +22,7 @@ from evenhand.report.drawing import (
     size_of,
     tooltips,
 )
-from evenhand.report.formatting import (
-    is_number,
-    listed,
-    percent,
-    shortened,
-)
+from evenhand.report.formatting import is_number, listed, percent, shortened
 from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary
 from evenhand.report.tables import (
     FLAGGED,
@@ -167,21 +162,15 @@ def _names(features: list[Mapping[str, Any]]) -> str:
 class Features(Section):
     """Which features the excess comes from, and which ones the model weighs differently."""
 
-    key, title, needs = "drivers", "Feature drivers", ("excess",)
+    key, title, needs, is_logged = "drivers", "Feature drivers", ("excess",), False
     charts = (
         AuditChart(drivers, "Features that drive the excess", _drivers, feature_table),
         AuditChart(shares, "Features behind the CEC score", _shares, feature_table),
         AuditChart(weights, "Weights that differ by group", _weights, weight_table),
     )
 
-    def prose(self, summary: Summary) -> Sequence[str]:
-        return (
-            "Which features the excess comes from, and which ones the model weighs differently for comparable people.",
-        )
+    prose = "Which features the excess comes from, and which ones the model weighs differently for comparable people."
 
     def metrics(self, summary: Summary, reference: str) -> Iterable[AuditMetric]:
         for row in (summary["evidence"] or {"features": ()})["features"]:
             yield excess_metric(f"feature: {row['feature']}", "feature", row["feature"], row["estimate"])
-
-    def logged(self, summary: Summary) -> Iterable[tuple[str, Any]]:
-        return ()

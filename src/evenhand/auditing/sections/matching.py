@@ -27,23 +27,9 @@ from evenhand.report.drawing import (
     size_of,
     tooltips,
 )
-from evenhand.report.formatting import (
-    count,
-    decimal,
-    is_number,
-    percent,
-    shortened,
-)
+from evenhand.report.formatting import count, decimal, is_number, percent, shortened
 from evenhand.report.section import AuditChart, Section, Summary, SummaryRow
-from evenhand.report.tables import (
-    FLAGGED,
-    NOTE,
-    Column,
-    Record,
-    Table,
-    flag,
-    text,
-)
+from evenhand.report.tables import FLAGGED, NOTE, Column, Record, Table, flag, text
 
 _BALANCED = 0.1  # a standardized mean difference below this is commonly read as balanced
 
@@ -202,11 +188,10 @@ class Matching(Section):
         "overlap": "How many people have a match and, at the same distance, a placebo (common support).",
     }
 
-    def prose(self, summary: Summary) -> Sequence[str]:
-        return (
-            "Every metric of pairs is about matched people. If matches are far or few, or if the groups still differ "
-            "after matching, the metrics mean less.",
-        )
+    prose = (
+        "Every metric of pairs is about matched people. If matches are far or few, or if the groups still differ "
+        "after matching, the metrics mean less."
+    )
 
     def facts(self, summary: Summary) -> Sequence[tuple[str, str]]:
         found, reuse = summary["matching"], summary["matching"]["reuse"]

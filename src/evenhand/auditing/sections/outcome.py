@@ -26,12 +26,7 @@ from evenhand.report.drawing import (
     quantity,
     tooltips,
 )
-from evenhand.report.formatting import (
-    decimal,
-    estimate_interval,
-    is_number,
-    shortened,
-)
+from evenhand.report.formatting import decimal, estimate_interval, is_number, shortened
 from evenhand.report.section import AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
 from evenhand.report.tables import (
     FLAGGED,
@@ -590,11 +585,10 @@ class Outcome(Section):
         "KS distance": "Largest difference between two cumulative score distributions: 0 identical, 1 disjoint.",
     }
 
-    def prose(self, summary: Summary) -> Sequence[str]:
-        return (
-            "The model's decisions by group, without matching: the tables of a fair-lending file. Differences in "
-            "outcomes can have many reasons. They say nothing about reasoning, and reasoning says nothing about them.",
-        )
+    prose = (
+        "The model's decisions by group, without matching: the tables of a fair-lending file. Differences in "
+        "outcomes can have many reasons. They say nothing about reasoning, and reasoning says nothing about them."
+    )
 
     def tables(self, summary: Summary) -> Sequence[Table]:
         tables = (approval_table, score_table, error_table, utility_table, gap_table, calibration_table)

@@ -21,19 +21,9 @@ from evenhand.report.drawing import (
     quantity,
     tooltips,
 )
-from evenhand.report.formatting import (
-    decimal,
-    is_number,
-    percent,
-)
+from evenhand.report.formatting import decimal, is_number, percent
 from evenhand.report.section import AuditChart, Section, Summary, SummaryRow
-from evenhand.report.tables import (
-    Column,
-    Highlight,
-    Table,
-    flag,
-    text,
-)
+from evenhand.report.tables import Column, Highlight, Table, flag, text
 
 _EVERYONE = "all pairs"
 
@@ -299,12 +289,11 @@ class Pairs(Section):
         "prediction flip rate": "The share of pairs whose two people get different decisions: regimes C and D.",
     }
 
-    def prose(self, summary: Summary) -> Sequence[str]:
-        return (
-            "Each person is paired with the nearest person of a different group who has the same label. Two questions "
-            "are asked about a pair: do both get the same decision, and does the model weigh their features alike? The "
-            "answers define four regimes. Regime B is the one that outcome metrics cannot see.",
-        )
+    prose = (
+        "Each person is paired with the nearest person of a different group who has the same label. Two questions "
+        "are asked about a pair: do both get the same decision, and does the model weigh their features alike? The "
+        "answers define four regimes. Regime B is the one that outcome metrics cannot see."
+    )
 
     def sheets(self, summary: Summary) -> Sequence[Table]:
         return (regime_table(summary),)

@@ -2,29 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import altair as alt
 
-from evenhand.report.drawing import (
-    MOST_FEATURES,
-    NothingToDrawError,
-    forest,
-)
-from evenhand.report.formatting import (
-    decimal,
-    is_number,
-    shortened,
-)
+from evenhand.report.drawing import MOST_FEATURES, NothingToDrawError, forest
+from evenhand.report.formatting import decimal, is_number, shortened
 from evenhand.report.section import AuditChart, Section, Summary
-from evenhand.report.tables import (
-    Column,
-    Table,
-    estimate,
-    inside,
-    joined,
-    text,
-)
+from evenhand.report.tables import Column, Table, estimate, inside, joined, text
 
 
 def proxy_table(summary: Summary) -> Table:
@@ -80,8 +63,7 @@ class Proxies(Section):
     key, title = "proxies", "Proxies"
     charts = (AuditChart(proxies, "Features that predict the group", _proxies, proxy_table, is_wide=True),)
 
-    def prose(self, summary: Summary) -> Sequence[str]:
-        return (
-            "Which features predict the group. A feature that does can stand in for it; whether it does is a question "
-            "for someone who knows the product.",
-        )
+    prose = (
+        "Which features predict the group. A feature that does can stand in for it; whether it does is a question "
+        "for someone who knows the product."
+    )

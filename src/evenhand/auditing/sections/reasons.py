@@ -19,11 +19,7 @@ from evenhand.report.drawing import (
     quantity,
     tooltips,
 )
-from evenhand.report.formatting import (
-    is_number,
-    listed,
-    shortened,
-)
+from evenhand.report.formatting import is_number, listed, shortened
 from evenhand.report.section import AuditChart, Section, Summary
 from evenhand.report.tables import (
     FLAGGED,
@@ -41,8 +37,6 @@ from evenhand.report.tables import (
 )
 
 _PLACES = {"first": "first", "any": "among all"}
-
-
 NO_REASONS = "Not available: the audit has no reasons."
 
 
@@ -215,7 +209,7 @@ class Reasons(Section):
         "nothing in common, 1 identical.",
     }
 
-    def prose(self, summary: Summary) -> Sequence[str]:
+    def paragraphs(self, summary: Summary) -> Sequence[str]:
         found = summary["reasons"]
         return (
             f"The reason codes that declined applicants would be given: up to {found['n_reasons']} principal reasons "

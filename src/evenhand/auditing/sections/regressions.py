@@ -17,10 +17,7 @@ from evenhand.report.drawing import (
     quantity,
     tooltips,
 )
-from evenhand.report.formatting import (
-    is_number,
-    shortened,
-)
+from evenhand.report.formatting import is_number, shortened
 from evenhand.report.section import AuditChart, Section, Summary
 from evenhand.report.tables import (
     FLAGGED,
@@ -37,19 +34,13 @@ from evenhand.report.tables import (
 )
 
 _NOT_ASKED = "Not available: the audit was run without regressions (`regressions=True`, --regressions)."
-
-
 _CONTROLS = {
     "none": "nothing",
     "financial features": "finances",
     "all inputs": "all inputs",
     "matched pairs": "matched pairs",
 }
-
-
 _METHODS = {"logit": "logit, average marginal effect", "ols": "least squares"}
-
-
 _MOST_LINES = 12
 
 
@@ -207,13 +198,12 @@ class Regressions(Section):
         "group rather than in the reference group, all else being equal.",
     }
 
-    def prose(self, summary: Summary) -> Sequence[str]:
-        return (
-            "The same outcomes by regression, as in a fair-lending file: on the group alone, with the financial "
-            "features held equal, and with all inputs held equal except those that reveal the group. What remains with "
-            "all inputs held equal does not run through them one by one; if decisions follow from the inputs by a "
-            "linear score, nothing remains to be estimated. Matched pairs hold finances and label equal.",
-        )
+    prose = (
+        "The same outcomes by regression, as in a fair-lending file: on the group alone, with the financial "
+        "features held equal, and with all inputs held equal except those that reveal the group. What remains with "
+        "all inputs held equal does not run through them one by one; if decisions follow from the inputs by a "
+        "linear score, nothing remains to be estimated. Matched pairs hold finances and label equal."
+    )
 
     def tables(self, summary: Summary) -> Sequence[Table]:
         columns = dict.fromkeys(row["column"] for row in summary["regressions"]["rows"])  # "" for everyone first

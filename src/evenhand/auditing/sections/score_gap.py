@@ -10,27 +10,10 @@ import altair as alt
 
 from evenhand.auditing.evidence import gap_key, input_key
 from evenhand.metrics.score_gap import FEW_DEGREES
-from evenhand.report.drawing import (
-    MOST_FEATURES,
-    NothingToDrawError,
-    estimate_row,
-    forest,
-    size_of,
-)
-from evenhand.report.formatting import (
-    decimal,
-    interval,
-    shortened,
-)
+from evenhand.report.drawing import MOST_FEATURES, NothingToDrawError, estimate_row, forest, size_of
+from evenhand.report.formatting import decimal, interval, shortened
 from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
-from evenhand.report.tables import (
-    NOTE,
-    Column,
-    Record,
-    Table,
-    estimate,
-    text,
-)
+from evenhand.report.tables import NOTE, Column, Record, Table, estimate, text
 
 
 def largest_gap(summary: Summary) -> Mapping[str, Any]:
@@ -121,7 +104,7 @@ def _gap_numbers(estimate: Mapping[str, Any], sign: float) -> tuple[float, float
 class ScoreGap(Section):
     """Differences in score between comparable people of two groups."""
 
-    key, title, is_pooled = "score-gap", "Score gap at equal finances", True
+    key, title, is_pooled, is_logged = "score-gap", "Score gap at equal finances", True, False
     charts = (AuditChart(score_gap, "Score gap at equal finances", _score_gap, score_gap_table, is_wide=True),)
     words: ClassVar = {
         "score gap": "Difference in score between comparable people of two groups at equal finances and label, group "
@@ -130,7 +113,7 @@ class ScoreGap(Section):
         "probability.",
     }
 
-    def prose(self, summary: Summary) -> Sequence[str]:
+    def paragraphs(self, summary: Summary) -> Sequence[str]:
         if lacking(summary, "inputs"):
             return (
                 "Each person is compared with the nearest people of a different group. The remaining difference in "
@@ -195,6 +178,3 @@ class ScoreGap(Section):
                     influence=input_key(row["feature"], group, other),
                     sign=sign,
                 )
-
-    def logged(self, summary: Summary) -> Iterable[tuple[str, Any]]:
-        return ()  # the findings are logged
