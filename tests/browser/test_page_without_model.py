@@ -33,12 +33,12 @@ def pages(tmp_path_factory):
 
 
 SECTIONS = {
-    "scores": ["What was audited", "Verdict", "Score gap at equal finances", "Feature drivers", "Match quality",
+    "scores": ["What was audited", "Verdict", "Score gap at equal finances", "Proxies", "Match quality",
                "Outcomes", "Limitations", "Glossary"],
-    "price": ["What was audited", "Verdict", "Score gap at equal finances", "Feature drivers", "Match quality",
+    "price": ["What was audited", "Verdict", "Score gap at equal finances", "Proxies", "Match quality",
               "Outcomes", "Limitations", "Glossary"],
     "explained": ["What was audited", "Verdict", "Score gap at equal finances", "Decisions and reasoning",
-                  "Excess over placebo pairs", "Feature drivers", "Match quality", "Outcomes",
+                  "Excess over placebo pairs", "Feature drivers", "Proxies", "Match quality", "Outcomes",
                   "Reason codes", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
 }  # fmt: skip
 
