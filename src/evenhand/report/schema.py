@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+import re
 import types
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
@@ -107,15 +109,19 @@ def _faults(value: Any, part: Mapping[str, Any], schema: Mapping[str, Any], wher
             yield from _faults(item, part.get("items", {}), schema, f"{where}[{k}]")
     elif isinstance(value, dict):
         yield from (f"{_joined(where, name)} is missing" for name in part.get("required", ()) if name not in value)
-        named, rest = part.get("properties", {}), part.get("additionalProperties")
+        named, patterns = part.get("properties", {}), part.get("patternProperties", {})
+        rest = part.get("additionalProperties")
         for name, item in value.items():
-            form = named.get(name, rest if isinstance(rest, dict) else {})
+            like = (of_pattern for pattern, of_pattern in patterns.items() if re.search(pattern, name))
+            form = named.get(name) or next(like, rest if isinstance(rest, dict) else {})
             yield from _faults(item, form, schema, _joined(where, name))
 
 
 def _number_faults(value: float, part: Mapping[str, Any], place: str) -> Iterator[str]:
     if not abs(value) <= _LARGEST:
         yield f"{place} must be a number that can be computed with, got {_shown(value)}"
+    elif value <= part.get("exclusiveMinimum", -math.inf):
+        yield f"{place} must be above {part['exclusiveMinimum']}, got {value!r}"
     elif not part.get("minimum", value) <= value <= part.get("maximum", value):
         yield f"{place} must be from {part.get('minimum', '-inf')} to {part.get('maximum', 'inf')}, got {value!r}"
 
