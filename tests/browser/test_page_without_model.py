@@ -34,12 +34,12 @@ def pages(tmp_path_factory):
 
 SECTIONS = {
     "scores": ["What was audited", "Verdict", "Score gap at equal finances", "Proxies", "Match quality",
-               "Outcomes", "Limitations", "Glossary"],
+               "Outcomes", "ROC and KS curves", "Limitations", "Glossary"],
     "price": ["What was audited", "Verdict", "Score gap at equal finances", "Proxies", "Match quality",
               "Outcomes", "Limitations", "Glossary"],
     "explained": ["What was audited", "Verdict", "Score gap at equal finances", "Decisions and reasoning",
                   "Excess over placebo pairs", "Feature drivers", "Proxies", "Match quality", "Outcomes",
-                  "Reason codes", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
+                  "ROC and KS curves", "Reason codes", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ import evenhand as eh
 from evenhand.report.frame import script_json
 
 SECTIONS = [
-    "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "proxies", "matching", "outcome",
+    "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "proxies", "matching", "outcome", "roc",
     "reasons-given", "regressions", "sensitivity", "explorer", "limitations", "glossary",
 ]  # fmt: skip
 VOID = {"meta", "link", "input", "br", "img"}

@@ -24,8 +24,8 @@ HOSTILE = ["=cmd|' /C calc'!A0", "+1+1", "-2-2", "@SUM(A1)", "\t=1", "\r=1", "ht
 SHEETS = [
     "Summary", "Audited", "Verdict and warnings", "Findings", "Score gap", "Regimes", "Excess", "Splits", "Features",
     "Weights", "Proxies", "Matching", "Coverage", "Distances", "Balance", "Groups", "Gaps", "Approvals", "Scores",
-    "Error rates", "Cutoffs", "Segments", "Calibration", "Reliability", "Reason rates", "Reason agreement", "Declined",
-    "Regressions", "Reasons", "Cases", "Pairs", "Glossary",
+    "Error rates", "Cutoffs", "Segments", "Calibration", "Reliability", "ROC", "ROC curves", "Reason rates",
+    "Reason agreement", "Declined", "Regressions", "Reasons", "Cases", "Pairs", "Glossary",
 ]  # fmt: skip
 
 

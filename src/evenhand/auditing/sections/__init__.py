@@ -11,6 +11,7 @@ from evenhand.auditing.sections.pairs import Pairs
 from evenhand.auditing.sections.proxies import Proxies
 from evenhand.auditing.sections.reasons import Reasons
 from evenhand.auditing.sections.regressions import Regressions
+from evenhand.auditing.sections.roc import Roc
 from evenhand.auditing.sections.score_gap import ScoreGap
 from evenhand.auditing.sections.weights import Weights
 from evenhand.report.schema import schema_with
@@ -26,6 +27,7 @@ SECTIONS: tuple[Section, ...] = (
     Proxies(),
     Matching(),
     Outcome(),
+    Roc(),
     Reasons(),
     Regressions(),
     Sensitivity(),
