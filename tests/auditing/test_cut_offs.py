@@ -9,9 +9,9 @@ from sklearn.metrics import accuracy_score
 from sklearn.model_selection import FixedThresholdClassifier
 
 import evenhand as eh
+from evenhand.auditing.sections import load_schema
 from evenhand.cli.options import AuditPlan, plan_from_toml
 from evenhand.exceptions import InvalidInputError
-from evenhand.report.schema import load_schema
 
 F = ["income", "debt"]
 CUT_OFFS = {"card": 0.3, "loan": 0.7}

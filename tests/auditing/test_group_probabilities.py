@@ -18,10 +18,10 @@ from evenhand.auditing.draws import of_draw
 from evenhand.auditing.fitted import as_seen_by
 from evenhand.auditing.identity import is_same_people
 from evenhand.auditing.options import AuditOptions
+from evenhand.auditing.sections import load_schema
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.people import People
 from evenhand.models.dispatch import as_audited_model
-from evenhand.report.schema import load_schema
 from studies.probabilities import CELLS, ProbabilityCell, probability_rows, probability_table
 from studies.run import run_audits
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import evenhand as eh
-from evenhand.auditing.evidence import Influence, Influences, gap_key
+from evenhand.auditing.evidence import Influences, gap_key
 from evenhand.auditing.identity import fingerprint_of, is_same_people, people_prints, person_buckets, shown_prints
 from evenhand.inputs.fingerprints import hash_rows
 from evenhand.inputs.people import People
@@ -106,9 +106,9 @@ def test_influences_take_bounded_room_and_are_read_back():
     assert sum(len(text) for text in found.to_dict().values()) < 180_000
     again = Influences.from_dict(found.to_dict())
     assert all((again.columns[name] == values).all() for name, values in found.columns.items())
-    assert (again.of_metric(Influence("c1", -1.0)) == -again.of_metric(Influence("c1"))).all()
-    assert again.of_metric(Influence("none")) is None
-    assert again.of_metric(None) is None
+    assert (again.on("c1", -1.0) == -again.on("c1")).all()
+    assert again.on("none") is None
+    assert again.on(None) is None
 
 
 def test_in_memory_and_streamed_audits_of_the_same_people_are_the_same(tmp_path):

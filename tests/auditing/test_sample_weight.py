@@ -12,11 +12,11 @@ from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
 from evenhand.auditing.history.metrics import audit_metrics
+from evenhand.auditing.sections import SECTIONS, load_schema
 from evenhand.auditing.summary import quantiles_of_parts, weighted_quantiles_of_parts
 from evenhand.auditing.triples import _deviation
 from evenhand.exceptions import InvalidInputError
 from evenhand.report.page import audit_sections
-from evenhand.report.schema import load_schema
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
 
@@ -244,7 +244,7 @@ def test_json_page_and_workbook_show_the_weights(weighted, tmp_path):
     weighted.to_json(tmp_path / "audit.json")
     document = json.loads((tmp_path / "audit.json").read_text("utf-8"))
     jsonschema.Draft202012Validator(load_schema()).validate(document)
-    sections = {section.id: section for section in audit_sections(weighted.to_dict(), "")}
+    sections = {section.id: section for section in audit_sections(weighted.to_dict(), SECTIONS)}
     (table,) = sections["weights"].tables
     shown = [(row["group"], row["n_effective"]) for row in table.records]
     groups = [(group.group, group.n_effective) for group in weighted.weighting.groups]
@@ -252,7 +252,7 @@ def test_json_page_and_workbook_show_the_weights(weighted, tmp_path):
     weighted.to_excel(tmp_path / "audit.xlsx")
     sheet = openpyxl.load_workbook(tmp_path / "audit.xlsx")["Sampling weights"]
     assert [cell.value for cell in sheet["D"]][1:] == pytest.approx([number for _, number in shown])
-    assert "weights" not in {section.id for section in audit_sections(without_weighting(weighted), "")}
+    assert "weights" not in {section.id for section in audit_sections(without_weighting(weighted), SECTIONS)}
 
 
 def test_compared_audits_have_the_errors_of_effective_numbers(small, weighted, unequal):

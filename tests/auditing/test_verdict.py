@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
 from evenhand.auditing.findings import beyond_limit, findings_of, headline_of, verdict
-from evenhand.report.schema import load_schema
+from evenhand.auditing.sections import load_schema
 
 FORBIDDEN = ("fair", "discriminat", "biased")
 

@@ -14,8 +14,8 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier,
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import evenhand as eh
+from evenhand.auditing.sections import load_schema
 from evenhand.exceptions import InvalidInputError
-from evenhand.report.schema import load_schema
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # shap's import meets a deprecation of matplotlib

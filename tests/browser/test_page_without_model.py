@@ -33,13 +33,13 @@ def pages(tmp_path_factory):
 
 
 SECTIONS = {
-    "scores": ["What was audited", "Verdict", "Score gap at equal finances", "Feature drivers", "Match quality",
-               "Outcomes", "Limitations", "Glossary"],
-    "price": ["What was audited", "Verdict", "Score gap at equal finances", "Feature drivers", "Match quality",
+    "scores": ["What was audited", "Verdict", "Score gap at equal finances", "Proxies", "Match quality",
+               "Outcomes", "ROC and KS curves", "Limitations", "Glossary"],
+    "price": ["What was audited", "Verdict", "Score gap at equal finances", "Proxies", "Match quality",
               "Outcomes", "Limitations", "Glossary"],
     "explained": ["What was audited", "Verdict", "Score gap at equal finances", "Decisions and reasoning",
-                  "Excess over placebo pairs", "Feature drivers", "Match quality", "Outcomes",
-                  "Reason codes", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
+                  "Excess over placebo pairs", "Feature drivers", "Proxies", "Match quality", "Outcomes",
+                  "ROC and KS curves", "Reason codes", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.report.registry import CHARTS
+from evenhand.auditing.sections import CHARTS
 
 pytestmark = pytest.mark.browser
 

@@ -10,27 +10,22 @@ import pytest
 from scipy import stats
 
 from evenhand.auditing.findings import findings_of, verdict
-from evenhand.report.audit_tables import (
-    agreement_table,
-    excess_table,
-    feature_table,
-    finding_table,
-    regime_table,
-    score_gap_table,
-    split_table,
-    weight_table,
-)
+from evenhand.auditing.sections import CHARTS, SECTIONS
+from evenhand.auditing.sections.evidence import excess_table, split_table
+from evenhand.auditing.sections.features import feature_table, weight_table
+from evenhand.auditing.sections.outcome import gap_table, utility_table
+from evenhand.auditing.sections.pairs import regime_table
+from evenhand.auditing.sections.reasons import agreement_table
+from evenhand.auditing.sections.score_gap import score_gap_table
 from evenhand.report.explorer import explorer_data, pairs_to_show
-from evenhand.report.outcome_tables import gap_table, utility_table
-from evenhand.report.page import audit_page, audit_sections, key_metrics
-from evenhand.report.registry import CHARTS
+from evenhand.report.page import audit_page, audit_sections, finding_table, key_metrics
 from evenhand.report.tables import shown
 from evenhand.report.workbook import sheet_of
 
 
 @pytest.fixture(scope="module")
 def sections(result):
-    return {section.id: section for section in audit_sections(result.to_dict(), "All.", "pairs.parquet")}
+    return {section.id: section for section in audit_sections(result.to_dict(), SECTIONS, "All.", "pairs.parquet")}
 
 
 def panels_of(sections):
@@ -44,7 +39,8 @@ def cells(table):
 def test_it_is_made_from_plain_data_and_a_sample_alone(result):
     sample = result.pair_sample().to_dict()
     read_back = json.loads(json.dumps(_none_for_nan(result.to_dict())))
-    assert _without_names(audit_page(read_back, sample)) == _without_names(audit_page(result.to_dict(), sample))
+    pages = [audit_page(summary, SECTIONS, sample) for summary in (read_back, result.to_dict())]
+    assert _without_names(pages[0]) == _without_names(pages[1])
 
 
 def _without_names(page):
@@ -62,8 +58,8 @@ def _none_for_nan(value):
 
 def test_the_title_names_the_model_unless_one_is_given(result):
     summary, sample = result.to_dict(), result.pair_sample(5).to_dict()
-    assert f"<h1>Audit of {result.provenance.model}</h1>" in audit_page(summary, sample)
-    assert "<h1>Q3 review</h1>" in audit_page(summary, sample, title="Q3 review")
+    assert f"<h1>Audit of {result.provenance.model}</h1>" in audit_page(summary, SECTIONS, sample)
+    assert "<h1>Q3 review</h1>" in audit_page(summary, SECTIONS, sample, title="Q3 review")
 
 
 def test_everything_audited_and_every_setting_is_listed(result, sections):
@@ -186,7 +182,7 @@ def test_a_metric_that_was_not_estimated_says_so_with_its_note(result):
     nothing = dict.fromkeys(("value", "low", "high", "p_value"), math.nan)
     data["evidence"]["splits"][0]["estimate"] |= {**nothing, "note": "only 3 people"}
     data["outcome"]["auc"], data["outcome"]["notes"]["auc"] = math.nan, "one label only"
-    made = {section.id: section for section in audit_sections(data, "")}
+    made = {section.id: section for section in audit_sections(data, SECTIONS)}
     row = shown(panels_of(made)["excess_by"].table).rows[0]
     assert "not estimated" in row
     assert row[-1] == "only 3 people"
@@ -203,7 +199,7 @@ def test_nothing_was_estimated_at_all(result):
     findings = findings_of(data)
     data["findings"] = [one.to_dict() for one in findings]
     data["verdict"] = verdict(data, findings).to_dict()
-    made = {section.id: section for section in audit_sections(data, "")}
+    made = {section.id: section for section in audit_sections(data, SECTIONS)}
     assert made["verdict"].finding.headline == "None of the four questions was answered with yes"
     panels = panels_of(made)
     assert panels["excess"].specification is None

@@ -8,11 +8,10 @@ import math
 import numpy as np
 import pytest
 
+from evenhand.auditing.sections import CHARTS, evidence, features, matching, outcome, pairs
 from evenhand.exceptions import InvalidInputError
-from evenhand.report import charts, drawing
-from evenhand.report import charts as outcome_charts
+from evenhand.report import drawing
 from evenhand.report.drawing import DARK, LIGHT, VARIABLES, css_variables, theme
-from evenhand.report.registry import CHARTS, Plots
 
 NEED_EVIDENCE = {"score_gap", "excess", "excess_by", "drivers", "weights", "proxies", "sensitivity", "thresholds"}
 
@@ -57,49 +56,49 @@ def test_without_evidence_a_chart_is_drawn_or_says_what_it_needs(without_evidenc
         assert drawing.specification(plot())["description"]
 
 
-def test_the_charts_of_a_result_are_those_of_the_registry(result, data):
+def test_the_charts_of_a_result_are_those_of_its_sections(result, data):
     assert set(CHARTS) <= set(dir(result.plot))
     for name, chart in CHARTS.items():
-        method = getattr(Plots, name)
+        method = getattr(result.plot, name)
         assert method.__name__ == name
         assert method.__doc__ == chart.draw.__doc__
         assert method.__doc__
-    assert result.plot.regimes().to_dict() == charts.regimes(data).to_dict()
+    assert result.plot.regimes().to_dict() == pairs.regimes(data).to_dict()
 
 
 def test_a_chart_of_nothing_says_so(data):
     empty = copy.deepcopy(data)
     empty["matching"]["balance"] = []
     with pytest.raises(drawing.NothingToDrawError, match="no difference between groups could be estimated"):
-        charts.balance(empty)
+        matching.balance(empty)
     empty["distributions"]["distance"]["counts"] = {"0": [0] * 121}
     with pytest.raises(drawing.NothingToDrawError, match="no distance to draw: no pair was scored"):
-        charts.distances(empty)
+        matching.distances(empty)
 
 
 def test_regime_shares_are_those_of_the_pairs(result, data):
-    shown = {(r["group"], r["regime"][0]): r["share"] for r in rows_of(charts.regimes(data), "share")}
+    shown = {(r["group"], r["regime"][0]): r["share"] for r in rows_of(pairs.regimes(data), "share")}
     for (group, regime), n in result.pairs.groupby(["group", "regime"]).size().items():
         assert shown[group, regime] == pytest.approx(n / (result.pairs["group"] == group).sum())
     assert [shown["all pairs", r] for r in "ABCD"] == pytest.approx(list(data["regimes"].values()))
 
 
 def test_the_plane_shows_flip_rate_and_mean_score_of_each_group(result, data):
-    shown = {r["group"]: r for r in rows_of(charts.plane(data), "group")}
+    shown = {r["group"]: r for r in rows_of(pairs.plane(data), "group")}
     for name, part in result.pairs.groupby("group"):
         assert shown[name]["cec"] == pytest.approx(part["cec"].mean())
         assert shown[name]["pfr"] == pytest.approx((part["decision"] != part["match_decision"]).mean())
 
 
 def test_distances_are_the_cumulative_shares(result, data):
-    for row in rows_of(charts.distances(data), "distance"):
+    for row in rows_of(matching.distances(data), "distance"):
         own = result.pairs.loc[result.pairs["group"] == row["group"], "distance"]
         assert row["share"] == pytest.approx((own < row["distance"]).mean(), abs=1e-9)
 
 
 def test_drivers_are_the_largest_contributions(result, data):
-    shown = rows_of(charts.drivers(data), "value")
-    found = sorted(result.evidence.features, key=lambda f: -abs(f.estimate.value))[: charts.MOST_FEATURES]
+    shown = rows_of(features.drivers(data), "value")
+    found = sorted(result.evidence.features, key=lambda f: -abs(f.estimate.value))[: drawing.MOST_FEATURES]
     assert [r["label"] for r in shown] == [f.feature for f in found]
     assert [r["low"] for r in shown] == pytest.approx([f.estimate.low for f in found])
 
@@ -108,9 +107,9 @@ def test_metrics_that_were_not_estimated_are_left_out(data):
     part = copy.deepcopy(data)
     part["evidence"]["splits"][0]["estimate"]["value"] = math.nan
     part["outcome"]["approvals"]["groups"][0]["approval_rate"] |= {"low": None, "high": None}
-    shown = rows_of(charts.excess_by(part), "value")
+    shown = rows_of(evidence.excess_by(part), "value")
     assert len(shown) == len(part["evidence"]["splits"])  # and everyone
-    first = rows_of(outcome_charts.approvals(part), "value")[0]
+    first = rows_of(outcome.approvals(part), "value")[0]
     assert first["low"] == first["value"] == first["high"]
 
 

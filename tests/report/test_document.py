@@ -14,6 +14,7 @@ import openpyxl
 import pytest
 from docx.oxml.ns import qn
 
+from evenhand.auditing.sections import SECTIONS
 from evenhand.exceptions import EvenhandError, InvalidInputError
 from evenhand.report import memo as module
 from evenhand.report.drawing import png_of
@@ -133,7 +134,7 @@ def test_its_sentences_are_those_of_the_page(memo, result):
 
 @pytest.mark.usefixtures("one_chart")
 def test_a_section_that_is_new_on_the_page_is_a_finding_of_the_memo(result, tmp_path, monkeypatch):
-    sections = audit_sections(result.to_dict(), "")
+    sections = audit_sections(result.to_dict(), SECTIONS)
     fresh = replace(sections[2], id="regressions", title="Regressions")
     monkeypatch.setattr(module, "audit_sections", lambda *_: [*sections, fresh])
     result.to_word(tmp_path / "memo.docx")
@@ -145,7 +146,7 @@ def test_a_section_that_is_new_on_the_page_is_a_finding_of_the_memo(result, tmp_
 def test_every_table_of_the_memo_is_one_of_the_json(memo, result, tmp_path):
     result.to_json(tmp_path / "audit.json")
     summary = json.loads((tmp_path / "audit.json").read_text("utf-8"))
-    sections = audit_sections(summary, "")
+    sections = audit_sections(summary, SECTIONS)
     tables = [t for s in sections for t in (*s.tables, *(p.table for p in s.panels))]
     expected = {table.caption.rstrip("."): shown(table) for table in tables if table.records}
     written = tables_by_caption(memo)
@@ -199,7 +200,8 @@ def test_headings_of_tables_are_repeated_and_rows_are_not_split(memo):
 def test_every_chart_has_a_caption_and_a_description(memo, result):
     pictures = memo.element.body.xpath(".//wp:docPr")
     captions = [p.text for p in memo.paragraphs if p.text.startswith("Figure ")]
-    sections = sorted(audit_sections(result.to_dict(), ""), key=lambda section: section.id != "matching")  # of Method
+    sections = audit_sections(result.to_dict(), SECTIONS)
+    sections.sort(key=lambda section: section.id != "matching")  # which is under Method
     panels = [panel for section in sections for panel in section.panels]
     drawn = [panel for panel in panels if panel.specification is not None]
     assert len(pictures) == len(captions) == len(drawn)

@@ -13,8 +13,8 @@ import evenhand as eh
 from evenhand.report.frame import script_json
 
 SECTIONS = [
-    "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "matching", "outcome", "reasons-given",
-    "regressions", "sensitivity", "explorer", "limitations", "glossary",
+    "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "proxies", "matching", "outcome", "roc",
+    "reasons-given", "regressions", "sensitivity", "explorer", "limitations", "glossary",
 ]  # fmt: skip
 VOID = {"meta", "link", "input", "br", "img"}
 

@@ -6,8 +6,8 @@ import numpy as np
 import openpyxl
 import pytest
 
-from evenhand.report.audit_tables import agreement_table, declined_table, rate_table
-from evenhand.report.charts import reason_rates
+from evenhand.auditing.sections import SECTIONS
+from evenhand.auditing.sections.reasons import agreement_table, declined_table, rate_table, reason_rates
 from evenhand.report.drawing import specification
 from evenhand.report.page import audit_sections
 from evenhand.report.tables import shown
@@ -52,7 +52,7 @@ def test_rates_are_the_same_on_page_and_in_workbook(result, sheets):
 
 
 def test_the_section_says_what_reasons_are_measured_from(result):
-    sections = {section.id: section for section in audit_sections(result.to_dict(), "")}
+    sections = {section.id: section for section in audit_sections(result.to_dict(), SECTIONS)}
     section = sections["reasons-given"]
     assert section.title == "Reason codes"
     assert "up to 4 principal reasons" in section.paragraphs[0]
@@ -63,7 +63,7 @@ def test_the_section_says_what_reasons_are_measured_from(result):
 
 def test_an_audit_without_reasons_has_no_section_and_says_so_in_the_workbook(result):
     summary = {**result.to_dict(), "reasons": None}
-    assert "reasons-given" not in {section.id for section in audit_sections(summary, "")}
+    assert "reasons-given" not in {section.id for section in audit_sections(summary, SECTIONS)}
     for table in (rate_table(summary), agreement_table(summary), declined_table(summary)):
         assert sheet_of(table).rows[0][0].startswith("Not available")
 

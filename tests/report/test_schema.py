@@ -11,8 +11,8 @@ import pytest
 import torch
 
 import evenhand as eh
+from evenhand.auditing.sections import SECTIONS, load_schema
 from evenhand.auditing.summary import SCHEMA, pair_distributions
-from evenhand.report.schema import load_schema
 
 
 def audited(n_groups=2, *, evidence=True, by=False, max_distance=None, n=150):
@@ -144,6 +144,7 @@ def test_a_missing_key_is_refused_at_every_fixed_level(validator, with_evidence,
     complete = written(with_evidence, tmp_path)
     required = [key for key in at(complete, path) if not str(key).startswith("mean attribution") and key != "created"]
     optional = {"placebo", "excess_low", "excess_high", "distributions"} | ({"excess"} if "features" in path else set())
+    optional |= {key for section in SECTIONS for key in section.schema} if path == () else set()
     for key in set(required) - optional:
         document = copy.deepcopy(complete)
         del at(document, path)[key]

@@ -16,6 +16,7 @@ import torch
 import evenhand as eh
 from evenhand.auditing import result as audit_result
 from evenhand.auditing.sample import strongest_pairs
+from evenhand.auditing.sections import SECTIONS
 from evenhand.exceptions import InvalidInputError
 from evenhand.report import workbook as module
 
@@ -23,8 +24,8 @@ HOSTILE = ["=cmd|' /C calc'!A0", "+1+1", "-2-2", "@SUM(A1)", "\t=1", "\r=1", "ht
 SHEETS = [
     "Summary", "Audited", "Verdict and warnings", "Findings", "Score gap", "Regimes", "Excess", "Splits", "Features",
     "Weights", "Proxies", "Matching", "Coverage", "Distances", "Balance", "Groups", "Gaps", "Approvals", "Scores",
-    "Error rates", "Cutoffs", "Segments", "Calibration", "Reliability", "Regressions", "Reason rates",
-    "Reason agreement", "Declined", "Reasons", "Cases", "Pairs", "Glossary",
+    "Error rates", "Cutoffs", "Segments", "Calibration", "Reliability", "ROC", "ROC curves", "Reason rates",
+    "Reason agreement", "Declined", "Regressions", "Reasons", "Cases", "Pairs", "Glossary",
 ]  # fmt: skip
 
 
@@ -131,7 +132,7 @@ def test_the_summary_is_that_of_the_result(result, workbook):
     table, expected = table_of(workbook["Summary"]), result.summary()
     assert table["metric"].tolist() == expected["metric"].tolist()
     np.testing.assert_allclose(pd.to_numeric(table["value"]), expected["value"], rtol=1e-12)
-    np.testing.assert_allclose(pd.to_numeric(table["lower"]), expected["low"], rtol=1e-12)
+    np.testing.assert_allclose(pd.to_numeric(table["lower"]), expected["ci_low"], rtol=1e-12)
 
 
 def test_every_estimate_of_the_evidence_is_there(result, workbook):
@@ -239,7 +240,7 @@ def test_an_audit_in_which_no_one_has_a_match_can_be_written(tmp_path):
 
 def test_the_strongest_pairs_are_kept_and_the_others_counted(result, tmp_path):
     pairs = strongest_pairs(result.source, 10)
-    module.write_workbook(result.to_dict(), tmp_path / "audit.xlsx", pairs=pairs, n_left_out=150)
+    module.write_workbook(result.to_dict(), SECTIONS, tmp_path / "audit.xlsx", pairs=pairs, n_left_out=150)
     book = openpyxl.load_workbook(tmp_path / "audit.xlsx")
     table = table_of(book["Pairs"])
     assert len(table) == 10
@@ -254,7 +255,7 @@ def test_more_pairs_than_excel_has_rows_are_refused(result, tmp_path, monkeypatc
     monkeypatch.setattr(module, "MAX_PAIRS", 100)
     monkeypatch.setattr(audit_result, "MAX_ROWS", 100)
     with pytest.raises(InvalidInputError, match="`pairs` must have at most 100 rows, the limit of a sheet, got 160"):
-        module.write_workbook(result.to_dict(), tmp_path / "audit.xlsx", pairs=result.pairs)
+        module.write_workbook(result.to_dict(), SECTIONS, tmp_path / "audit.xlsx", pairs=result.pairs)
     result.to_excel(tmp_path / "audit.xlsx")  # which keeps the strongest
     assert len(table_of(openpyxl.load_workbook(tmp_path / "audit.xlsx")["Pairs"])) == 100
 
@@ -274,7 +275,7 @@ class Unprintable:
 def test_nothing_is_left_behind_when_writing_fails(result, tmp_path):
     pairs = result.pairs.assign(group=[object()] * (len(result.pairs) - 1) + [Unprintable()])
     with pytest.raises(ZeroDivisionError):
-        module.write_workbook(result.to_dict(), tmp_path / "audit.xlsx", pairs=pairs)
+        module.write_workbook(result.to_dict(), SECTIONS, tmp_path / "audit.xlsx", pairs=pairs)
     assert not list(tmp_path.iterdir())
 
 

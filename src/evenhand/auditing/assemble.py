@@ -31,6 +31,7 @@ from evenhand.auditing.reservations import reservations_of, reservations_on_reas
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory, PairSource
 from evenhand.auditing.scope import DECISION_UNIT, Scope
+from evenhand.auditing.sections import SECTIONS
 from evenhand.auditing.summary import (
     Outcome,
     PairMetrics,
@@ -58,6 +59,7 @@ from evenhand.metrics.disparity import (
 from evenhand.metrics.estimate import RowWeights, not_estimable
 from evenhand.metrics.outcomes import GroupOutcome, group_outcomes, outcome_metrics
 from evenhand.metrics.proxies import ProxyScreen, proxy_screen
+from evenhand.report.section import lacking
 from evenhand.system.hashing import person_hash
 from evenhand.system.threads import one_thread_each
 
@@ -142,6 +144,7 @@ def assemble(
         folder=folder,
         weighting=weighting,
         reason_codes=reasons if sums.scores.weights.is_equal else None,  # shares of reasons are not weighted
+        sections={s.key: part for s in SECTIONS if (part := s.of(reference, sums)) is not None},
     )
 
 
@@ -359,7 +362,7 @@ def limited(result: AuditResult, scope: Scope) -> AuditResult:
         return result
     source = result.source
     assert isinstance(source, PairsInMemory)
-    source = _source(source, scope)
+    source, given = _source(source, scope), {"scope": scope.to_dict()}
     return replace(
         result,
         features=_features(result.features, scope),
@@ -369,6 +372,9 @@ def limited(result: AuditResult, scope: Scope) -> AuditResult:
         pair_metrics=_pair_metrics(result.pair_metrics, scope, source.pairs),
         source=source,
         reason_codes=result.reason_codes if scope.attributions and scope.decisions else None,
+        sections={
+            s.key: result.sections[s.key] for s in SECTIONS if s.key in result.sections and not lacking(given, *s.needs)
+        },
         scope=scope,
     )
 

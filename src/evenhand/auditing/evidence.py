@@ -130,14 +130,6 @@ def input_key(feature: str, group: str, reference: str) -> str:
     return f"input: {feature}: {group} minus {reference}"
 
 
-@dataclass(frozen=True)
-class Influence:
-    """The place of the influences on a metric, and whether they are of the metric or of its negative."""
-
-    name: str
-    sign: float = 1.0
-
-
 @dataclass(frozen=True, eq=False)
 class Influences:
     """Influences on the estimates of an audit, by name; each is a sum over the people of a bucket, up to a factor."""
@@ -158,10 +150,10 @@ class Influences:
             n_buckets //= 2
         return cls({name: _scaled(folded(values, n_buckets)) for name, values in columns.items()})
 
-    def of_metric(self, influence: Influence | None) -> NDArray[np.float64] | None:
+    def on(self, name: str | None, sign: float = 1.0) -> NDArray[np.float64] | None:
         """Influences on an estimate, or on its negative; None if they are not kept."""
-        found = None if influence is None else self.columns.get(influence.name)
-        return None if found is None or influence is None else influence.sign * found.astype(np.float64)
+        column = None if name is None else self.columns.get(name)
+        return None if column is None else sign * column.astype(np.float64)
 
     def to_dict(self) -> dict[str, str]:
         """Each column as text: base64 of little-endian half-precision numbers."""

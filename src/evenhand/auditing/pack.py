@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
 
+from evenhand.auditing.sections import SECTIONS
 from evenhand.exceptions import InvalidInputError, MissingExtraError
 from evenhand.inputs.fingerprints import fingerprint_file
 from evenhand.inputs.tables.open import fingerprint_input, name_of_input
@@ -209,7 +210,6 @@ ARTIFACTS = ("report.html", "audit.json", "audit.xlsx")
 
 _LONGEST_PARAM, _LONGEST_TAG, _LONGEST_NAME = 500, 5000, 250  # limit of the strictest tracking stores
 _NOT_IN_NAMES = re.compile(r"[^\w\-. /]")
-_OUTCOMES = ("auc", "f1", "accuracy", "positive_rate", "eo_gap", "sp_gap", "pfr")
 
 
 def log_audit(summary: Mapping[str, Any], writers: Writers, *, run_id: str | None = None) -> str:
@@ -256,11 +256,8 @@ def _metrics(summary: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         yield f"{key}.high", finding["ci"][1]
         yield f"{key}.p_value", finding["p_value"]
         yield f"{key}.p_adjusted", finding["p_adjusted"]
-    yield "cec.mean", summary["cec"]["mean"]
-    yield from ((f"regime.{regime}", share) for regime, share in summary["regimes"].items())
-    yield from ((f"outcome.{name}", summary["outcome"].get(name)) for name in _OUTCOMES)
-    yield from ((f"positive_rate.{row['group']}", row["positive_rate"]) for row in summary["outcome"]["groups"])
-    yield "matching.coverage", summary["matching"]["coverage"]
+    for section in SECTIONS:
+        yield from section.logged(summary)
     yield "n_people", summary["data"]["n_people"]
 
 

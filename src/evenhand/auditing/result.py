@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,15 +35,18 @@ from evenhand.auditing.sample import (
     strongest_pairs,
 )
 from evenhand.auditing.scope import Scope
+from evenhand.auditing.sections import CHARTS, SECTIONS
 from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, Weighting, library_versions, write_json
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.proxies import ProxyScreen
 from evenhand.report.explorer import pairs_to_show
 from evenhand.report.memo import write_memo
-from evenhand.report.page import audit_card, audit_page
-from evenhand.report.registry import Plots
-from evenhand.report.terminal import summary_rows, terminal_summary
+from evenhand.report.page import audit_card, audit_page, summary_records
+from evenhand.report.plots import Plots
+from evenhand.report.section import number, sheets_of
+from evenhand.report.tables import frame_of, name_in_code
+from evenhand.report.terminal import terminal_summary
 from evenhand.report.workbook import MAX_PAIRS as MAX_ROWS
 from evenhand.report.workbook import write_workbook
 from evenhand.system.files import time_of_writing, write_atomically
@@ -89,6 +93,8 @@ class AuditResult:
         For groups known as probabilities: what is pooled over their draws; None if groups are known.
     reason_codes
         Reasons of declined people: how often each is given to which group, and how many comparable people share.
+    sections
+        What further sections computed, by their keys in the summary.
     """
 
     features: pd.DataFrame
@@ -108,6 +114,7 @@ class AuditResult:
     weighting: Weighting | None = None
     drawn_groups: DrawnGroups | None = None
     reason_codes: Reasons | None = None
+    sections: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -213,6 +220,11 @@ class AuditResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything except the pairs as plain data; a metric that could not be estimated is NaN with a note."""
+        return copy.deepcopy(self._summary)
+
+    @cached_property
+    def _summary(self) -> dict[str, Any]:
+        """What every output is made from; never changed."""
         pairs, evidence = self.pair_metrics, self.evidence
         summary: dict[str, Any] = {
             "schema": SCHEMA,
@@ -242,6 +254,7 @@ class AuditResult:
         findings = findings_of(summary)
         return {
             **summary,
+            **{key: asdict(found) for key, found in self.sections.items()},
             **({} if self.stream is None else {"stream": dict(self.stream)}),
             **({} if self.weighting is None else {"weighting": self.weighting.to_dict()}),
             **({} if self.drawn_groups is None else {"drawn_groups": self.drawn_groups.to_dict()}),
@@ -280,11 +293,40 @@ class AuditResult:
 
     def summary(self) -> pd.DataFrame:
         """The metrics of the audit, as a table with columns metric, value, ci_low, ci_high, note."""
-        return pd.DataFrame(summary_rows(self.to_dict()), columns=["metric", "value", "ci_low", "ci_high", "note"])
+        rows = [
+            (row["metric"], number(row["value"]), number(row["low"]), number(row["high"]), row["note"])
+            for row in summary_records(self._summary, SECTIONS)
+        ]
+        return pd.DataFrame(rows, columns=["metric", "value", "ci_low", "ci_high", "note"])
+
+    @cached_property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables of the workbook as frames, by name: "approvals", "errors", "score_gap", "features", "balance".
+
+        An estimate has three columns, such as approval_rate, approval_rate_low and approval_rate_high. A table without
+        rows, because it was not asked for or cannot be found from what was given, is absent.
+        """
+        tables = [table for table in sheets_of(self._summary, SECTIONS) if table.records]
+        return {table.key or name_in_code(table.name): frame_of(table) for table in tables}
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """The four findings, strongest first: key, question, answer, estimate, low, high, unit, p-values, sentence."""
+        names = ("unit", "p_value", "p_adjusted", "limit", "within_limit", "sentence")
+        rows = [
+            {
+                **{name: one[name] for name in ("key", "question", "answer", "estimate")},
+                "low": one["ci"][0],
+                "high": one["ci"][1],
+                **{name: one[name] for name in names},
+            }
+            for one in self._summary["findings"]
+        ]
+        return pd.DataFrame(rows, columns=["key", "question", "answer", "estimate", "low", "high", *names])
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` and the time as JSON, completely or not at all; a missing number is null."""
-        schema, *rest = self.to_dict().items()
+        schema, *rest = self._summary.items()
         write_json(dict([schema, ("created", time_of_writing().isoformat(timespec="seconds")), *rest]), path)
 
     def to_html(self, path: str | os.PathLike[str], *, title: str | None = None, pairs_file: str | None = None) -> None:
@@ -300,7 +342,7 @@ class AuditResult:
             Name of the file of `to_parquet`, if it is in the same folder as the page.
         """
         sample = self.pair_sample(pairs_to_show(self.provenance.n_features)).to_dict()
-        text = audit_page(self.to_dict(), sample, title=title, pairs_file=pairs_file)
+        text = audit_page(self._summary, SECTIONS, sample, title=title, pairs_file=pairs_file)
         with write_atomically(path) as temporary:
             temporary.write_text(text, encoding="utf-8")
 
@@ -313,7 +355,13 @@ class AuditResult:
         pairs = self.pairs if n_pairs <= MAX_ROWS else strongest_pairs(self.source, MAX_ROWS)
         reasons = None if self.reason_codes is None else self.reasons()
         write_workbook(
-            self.to_dict(), path, pairs=pairs, n_left_out=n_pairs - len(pairs), cases=self.cases(50), reasons=reasons
+            self._summary,
+            SECTIONS,
+            path,
+            pairs=pairs,
+            n_left_out=n_pairs - len(pairs),
+            cases=self.cases(50),
+            reasons=reasons,
         )
 
     def to_word(self, path: str | os.PathLike[str], *, template: str | os.PathLike[str] | None = None) -> None:
@@ -327,7 +375,7 @@ class AuditResult:
             Your own Word file, .docx or .dotx without macros: its text comes first, and its styles, headers and footers
             are kept.
         """
-        write_memo(self.to_dict(), path, template=template)
+        write_memo(self._summary, SECTIONS, path, template=template)
 
     def to_pack(
         self,
@@ -353,7 +401,7 @@ class AuditResult:
         template
             Template of the memo: see `to_word`.
         """
-        write_pack(path, self._writers(template), self.to_dict(), plan=plan, inputs=inputs)
+        write_pack(path, self._writers(template), self._summary, plan=plan, inputs=inputs)
 
     def log_to_mlflow(self, run_id: str | None = None, *, artifacts: Sequence[str] = ARTIFACTS) -> str:
         """Log metrics, settings, the verdict and files to an MLflow run; needs the extra `mlflow`.
@@ -374,7 +422,7 @@ class AuditResult:
         unknown = [name for name in artifacts if name not in writers]
         if unknown:
             raise InvalidInputError(f"`artifacts` must be among {', '.join(writers)}, got {unknown[0]!r}.")
-        return log_audit(self.to_dict(), {name: writers[name] for name in artifacts}, run_id=run_id)
+        return log_audit(self._summary, {name: writers[name] for name in artifacts}, run_id=run_id)
 
     def _writers(self, template: str | os.PathLike[str] | None = None) -> dict[str, Callable[[Path], None]]:
         """The function that writes each file of an audit, by its usual name."""
@@ -405,14 +453,14 @@ class AuditResult:
             scored = pairs[pairs["cec"].notna()]
             return {"pairs": scored, **vars(self.source.explained(scored))}
 
-        return Plots(self.to_dict(), sample_of)
+        return Plots(self._summary, sample_of, CHARTS)
 
     def _repr_html_(self) -> str:
         """A card for notebooks with the verdict, the key metrics and the warnings."""
-        return audit_card(self.to_dict())
+        return audit_card(self._summary)
 
     def __repr__(self) -> str:
-        data = self.to_dict()
+        data = self._summary
         if self.scope is not None:
             return f"{type(self).__name__}({self.provenance.n_people} people, {data['verdict']['headline']!r})"
         return (
@@ -429,4 +477,4 @@ class AuditResult:
 
     def __rich__(self) -> RenderableType:
         """The summary for a terminal."""
-        return terminal_summary(self.to_dict())
+        return terminal_summary(self._summary, SECTIONS)

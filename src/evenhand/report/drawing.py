@@ -168,6 +168,8 @@ STEP = 24
 """Height of one row of a chart."""
 WIDTH = 560
 """Width of a saved chart; a page sets a different one."""
+MOST_FEATURES = 15
+"""Number of features that a chart shows."""
 _LONGEST_LABEL = 80
 
 
@@ -310,6 +312,11 @@ def estimate_row(label: str, estimate: Mapping[str, Any]) -> Row:
     """A row of `forest`: an estimate and the ends of its interval."""
     low, high = estimate.get("low"), estimate.get("high")
     return {"label": str(label), "value": estimate["value"], "low": low, "high": high}
+
+
+def size_of(value: Any) -> float:
+    """Absolute value; below all others if the number is missing."""
+    return abs(value) if is_number(value) else -1.0
 
 
 def line_of_each(names: Iterable[str]) -> dict[str, Any]:

@@ -18,11 +18,12 @@ from typing import Any, TypeAlias
 
 from evenhand._version import __version__
 from evenhand.exceptions import ArchiveError, EvenhandError, InvalidInputError
-from evenhand.report.audit_tables import lacking
+from evenhand.report import frame
 from evenhand.report.drawing import LIGHT, png_of, theme
 from evenhand.report.formatting import count, listed, shortened
-from evenhand.report.frame import Finding, Panel, Section
+from evenhand.report.frame import Finding, Panel
 from evenhand.report.page import audit_sections
+from evenhand.report.section import Section, Summary, lacking
 from evenhand.report.tables import INTERVAL, ShownTable, Table, shown
 from evenhand.system.files import Archive, open_archive, time_of_writing, write_archive, write_atomically
 from evenhand.system.libraries import optional_module
@@ -362,8 +363,6 @@ def _end_body(document: Any) -> None:
         body.remove(paragraph)
 
 
-Summary = Mapping[str, Any]
-
 MOST_ROWS = 60
 """Largest number of rows of a table in the memo; the workbook has all."""
 _MOST_COLUMNS = 7  # for a table shown as on the page
@@ -399,7 +398,11 @@ _REPRODUCING = (
 
 
 def write_memo(
-    summary: Summary, path: str | os.PathLike[str], *, template: str | os.PathLike[str] | None = None
+    summary: Summary,
+    sections: Sequence[Section],
+    path: str | os.PathLike[str],
+    *,
+    template: str | os.PathLike[str] | None = None,
 ) -> None:
     """Write an audit as a Word document, completely or not at all.
 
@@ -411,6 +414,8 @@ def write_memo(
     ----------
     summary
         Output of `AuditResult.to_dict`.
+    sections
+        The sections of the audit, in order.
     path
         The file to write.
     template
@@ -430,7 +435,7 @@ def write_memo(
     title = f"Audit of {model}"
     document.paragraph(title, TITLE)
     document.paragraph(f"Memo of {created:%Y-%m-%d}, made with evenhand {__version__}", SUBTITLE)
-    _write(document, _with_tables_of_charts(list(_blocks(summary))))
+    _write(document, _with_tables_of_charts(list(_blocks(summary, sections))))
     document.save(path, title=title, subject=f"Memo on {model}", author="evenhand", created=created)
 
 
@@ -463,20 +468,20 @@ class _Numbered:
 _Block: TypeAlias = _Heading | _Text | _Numbered | Panel
 
 
-def _blocks(summary: Summary) -> Iterator[_Block]:
-    sections = [section for section in audit_sections(summary, "") if section.id not in _ONLY_ON_PAGES]
+def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
+    parts = [part for part in audit_sections(summary, sections) if part.id not in _ONLY_ON_PAGES]
     yield _Heading("Purpose", 1)
     yield from _purpose(summary)
     for part in ("Data", _METHOD, _FINDINGS, "Limits", _REPRODUCIBILITY, "Glossary"):
         yield _Heading(part, 1)
         yield from (_Text(sentence) for sentence in _opening(part, summary))
-        for section in sections:
-            for name, rows in section.details:
+        for shown_part in parts:
+            for name, rows in shown_part.details:
                 if _DETAIL_OF.get(name, _REPRODUCIBILITY) == part:
                     yield _facts(name, rows)
-        for section in sections:
-            if _PART_OF.get(section.id, _FINDINGS) == part:
-                yield from _section(section, is_titled=part in (_METHOD, _FINDINGS))
+        for shown_part in parts:
+            if _PART_OF.get(shown_part.id, _FINDINGS) == part:
+                yield from _section(shown_part, is_titled=part in (_METHOD, _FINDINGS))
 
 
 def _purpose(summary: Summary) -> Iterator[_Block]:
@@ -506,7 +511,7 @@ def _opening(part: str, summary: Summary) -> Sequence[str]:
     return ()
 
 
-def _section(section: Section, *, is_titled: bool) -> Iterator[_Block]:
+def _section(section: frame.Section, *, is_titled: bool) -> Iterator[_Block]:
     """A section of the page, in the page's order; its collapsed parts are elsewhere in the memo."""
     if is_titled:
         yield _Heading(section.title, 2)

@@ -3,26 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import types
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
-def load_schema() -> dict[str, Any]:
-    """The schema of the audit's JSON, version 2, as plain data (JSON Schema 2020-12).
+def schema_with(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The schema of the audit's JSON: that of the file, and the schemas of further keys, which need not be present."""
+    text = (files("evenhand.report") / "audit.schema.json").read_text(encoding="utf-8")
+    schema: dict[str, Any] = json.loads(text)
+    for part in parts:
+        schema["properties"] |= part
+    return schema
 
-    The documentation of the JSON says what may change within the version.
+
+_PLAIN = {str: "string", bool: "boolean", int: "integer", type(None): "null"}
+
+
+def schema_of(kind: Any) -> dict[str, Any]:
+    """The JSON Schema of a dataclass, or of any type of its fields; a number may be null, as NaN is written.
 
     Examples
     --------
-    >>> schema = load_schema()
-    >>> schema["title"], "cec" in schema["required"]
-    ('evenhand.audit/2', True)
+    >>> from dataclasses import dataclass
+    >>> @dataclass
+    ... class Rate:
+    ...     group: str
+    ...     value: float
+    >>> schema_of(list[Rate])["items"]["properties"]
+    {'group': {'type': 'string'}, 'value': {'type': ['number', 'null']}}
     """
-    text = (files("evenhand.report") / "audit.schema.json").read_text(encoding="utf-8")
-    schema: dict[str, Any] = json.loads(text)
-    return schema
+    origin, inner = get_origin(kind), get_args(kind)
+    if kind is float:
+        return {"type": ["number", "null"]}
+    if kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    if origin is Literal:
+        return {"enum": list(inner)}
+    if origin in (Union, types.UnionType):
+        return {"anyOf": [schema_of(one) for one in inner]}
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": schema_of(inner[1])}
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        return {"type": "array", "items": schema_of(inner[0])}
+    hints = get_type_hints(kind)
+    names = [field.name for field in fields(kind)]
+    properties = {name: schema_of(hints[name]) for name in names}
+    return {"type": "object", "required": names, "properties": properties, "additionalProperties": False}
 
 
 _LARGEST = 1e300  # what is larger overflows when it is squared or scaled

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
+
+import pandas as pd
 
 from evenhand.report.formatting import count, decimal, estimate_interval, is_number, p_value, percent
 
@@ -87,6 +90,30 @@ def joined(*notes: str) -> str:
     return "; ".join(dict.fromkeys(note for note in notes if note))
 
 
+SIGNIFICANT = 0.05
+
+
+def significance_flag(value: float | None, word: str) -> str:
+    """The flag of a p-value or q-value: empty, unless it is at most 0.05.
+
+    Examples
+    --------
+    >>> significance_flag(0.01, "p-value"), significance_flag(float("nan"), "p-value")
+    ('p-value at most 0.05', '')
+    """
+    return f"{word} at most {SIGNIFICANT:g}" if value is not None and value <= SIGNIFICANT else ""
+
+
+def inside(outer: str, inner: str) -> Callable[[Record], Any]:
+    """A value in a mapping whose keys may contain the separator of paths, such as names of groups."""
+    return lambda record: record[outer].get(inner)
+
+
+def beside_reference(key: str) -> Callable[[Record], Any]:
+    """A value relative to the reference group, which has none itself."""
+    return lambda record: "" if record["is_reference"] else record[key]
+
+
 @dataclass(frozen=True)
 class Highlight:
     """Cells of one column that a workbook colors; the column "flag" says the same in words."""
@@ -120,7 +147,9 @@ class Table:
     if_empty
         Text of a workbook sheet without records.
     needs
-        Inputs without which the table has no meaning: see `report.scope.lacking`.
+        Inputs without which the table has no meaning: see `report.section.lacking`.
+    key
+        Key in `AuditResult.tables`; by default the name in lower case.
     """
 
     name: str
@@ -130,6 +159,7 @@ class Table:
     highlights: Sequence[Highlight] = ()
     if_empty: str = ""
     needs: Sequence[str] = ()
+    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -167,6 +197,66 @@ def shown(table: Table) -> ShownTable:
     numbers = [c.is_number for c in columns for _ in range(2 if c.is_estimate else 1)]
     rows = tuple(tuple(cell for column in columns for cell in _cells(column, record)) for record in table.records)
     return ShownTable(tuple(heads), rows, tuple(numbers), table.caption)
+
+
+def values_of(column: Column, record: Record) -> Sequence[Any]:
+    """The value of a column in a record; of an estimate, its value and the ends of its interval."""
+    value = value_of(column, record)
+    if not column.is_estimate:
+        return (value,)
+    return ("", "", "") if value == "" else (value["value"], value.get("low"), value.get("high"))
+
+
+def frame_of(table: Table) -> pd.DataFrame:
+    """The raw values of a table; an estimate takes three columns, such as rate, rate_low and rate_high.
+
+    Examples
+    --------
+    >>> columns = (Column("group", "text"), estimate("approval rate", "rate", "share"))
+    >>> record = {"group": "a", "rate": {"value": 0.5, "low": 0.25, "high": 0.75}}
+    >>> frame_of(Table("Rates", "Rates by group", columns, (record,))).to_dict("records")
+    [{'group': 'a', 'approval_rate': 0.5, 'approval_rate_low': 0.25, 'approval_rate_high': 0.75}]
+    """
+    columns = [column for column in table.columns if column.where != "page"]
+    names = [name_in_code(column.heading) for column in columns]
+    found: dict[str, Any] = {}
+    for name, column in zip(names, columns, strict=True):
+        # Headings with names of groups may differ only in their punctuation.
+        head = name if names.count(name) == 1 else column.heading
+        values = [values_of(column, record) for record in table.records]
+        for place, end in enumerate(("", "_low", "_high") if column.is_estimate else ("",)):
+            cells = pd.Series([value[place] for value in values], dtype=object)
+            found[head + end] = pd.to_numeric(cells.where(cells != "", None)) if column.is_number else cells
+    return pd.DataFrame(found)
+
+
+def name_in_code(words: str) -> str:
+    """Words as a name.
+
+    Examples
+    --------
+    >>> name_in_code("p-value, adjusted")
+    'p_value_adjusted'
+    """
+    return re.sub(r"\W+", "_", words.lower()).strip("_")
+
+
+_BINS = 10
+
+
+def histogram_table(histogram: Mapping[str, Any], caption: str, need: str) -> Table:
+    """Counts by group in a few wide bins."""
+    edges, by_group = histogram["edges"], histogram["counts"]
+    step = max(1, (len(edges) - 1) // _BINS)
+    records = [
+        {
+            "bin": f"{edges[i]:g} to {edges[min(i + step, len(edges) - 1)]:g}",
+            "counts": {group: sum(counts[i : i + step]) for group, counts in by_group.items()},
+        }
+        for i in range(0, len(edges) - 1, step)
+    ]
+    columns = (text("from, to", "bin"), *(Column(str(group), "whole", inside("counts", group)) for group in by_group))
+    return Table("Histogram", caption, columns, records, needs=(need,))
 
 
 def _cells(column: Column, record: Record) -> Iterable[str]:

@@ -1,16 +1,16 @@
-"""The summary of an audit as rows, and as text for a terminal."""
+"""The summary of an audit as text for a terminal."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.report.audit_tables import summary_table
+from evenhand.report.formatting import is_number
+from evenhand.report.page import summary_records
+from evenhand.report.section import Section, Summary
 from evenhand.system.terminal import printable
 
 
@@ -19,27 +19,16 @@ def plain(text: str, style: str = "") -> Text:
     return Text(printable(text), style=style)
 
 
-def summary_rows(summary: Mapping[str, Any]) -> list[tuple[str, float, float, float, str]]:
-    """Metric, value, both ends of the interval and note of each metric of an audit's summary."""
-    return [
-        (row["metric"], _number(row["value"]), _number(row.get("low")), _number(row.get("high")), row["note"])
-        for row in summary_table(summary).records
-    ]
-
-
-def _number(value: float | None) -> float:
-    return math.nan if value is None else value
-
-
-def terminal_summary(summary: Mapping[str, Any]) -> RenderableType:
+def terminal_summary(summary: Summary, sections: Sequence[Section]) -> RenderableType:
     """The summary of an audit for a terminal."""
     people = summary["data"]
     groups = ", ".join(f"{name} {count:,}" for name, count in people["groups"].items())
     metrics = Table("metric", "value", "95% interval", "", box=None, pad_edge=False)
     metrics.columns[1].justify = "right"
-    for name, value, low, high, note in summary_rows(summary):
-        interval = "" if math.isnan(low) else f"{low:.3f} to {high:.3f}"
-        metrics.add_row(plain(name), "n/a" if math.isnan(value) else f"{value:.3f}", interval, plain(note, style="dim"))
+    for row in summary_records(summary, sections):
+        value = f"{row['value']:.3f}" if is_number(row["value"]) else "n/a"
+        interval = f"{row['low']:.3f} to {row['high']:.3f}" if is_number(row["low"]) else ""
+        metrics.add_row(plain(row["metric"]), value, interval, plain(row["note"], style="dim"))
     drivers = Table("feature", "share of the CEC score", box=None, pad_edge=False)
     drivers.columns[1].justify = "right"
     for row in summary["features"][:5]:

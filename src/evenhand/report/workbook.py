@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -13,11 +13,10 @@ import numpy as np
 import pandas as pd
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.report import audit_tables, outcome_tables
-from evenhand.report.audit_tables import is_shown, scope_table, significance_flag, summary_table, weighting_tables
 from evenhand.report.formatting import shortened
-from evenhand.report.page import GLOSSARY
-from evenhand.report.tables import Column, Highlight, Kind, Record, Table, value_of
+from evenhand.report.page import audited_table, finding_table, glossary, scope_table, summary_table, verdict_table
+from evenhand.report.section import Section, Summary, sheets_of
+from evenhand.report.tables import SIGNIFICANT, Highlight, Kind, Table, significance_flag, values_of
 from evenhand.system.files import time_of_writing, write_atomically
 from evenhand.system.libraries import optional_module
 
@@ -80,21 +79,15 @@ def sheet_of(table: Table) -> Sheet:
         if column.is_estimate:
             before = "" if has_one else f"{column.heading}, "
             columns += [(f"{before}lower", column.kind), (f"{before}upper", column.kind)]
-    rows = [[value for column in shown for value in _values(column, record)] for record in table.records]
+    rows = [[value for column in shown for value in values_of(column, record)] for record in table.records]
     if not rows and table.if_empty:
         rows = [[table.if_empty, *(None for _ in columns[1:])]]
     return Sheet(table.name, table.caption, columns, rows, table.highlights)
 
 
-def _values(column: Column, record: Record) -> Iterable[Any]:
-    found = value_of(column, record)
-    if not column.is_estimate:
-        return (found,)
-    return ("", "", "") if found == "" else (found["value"], found.get("low"), found.get("high"))
-
-
 def write_workbook(
-    summary: Mapping[str, Any],
+    summary: Summary,
+    sections: Sequence[Section],
     path: str | os.PathLike[str],
     *,
     pairs: pd.DataFrame,
@@ -111,6 +104,8 @@ def write_workbook(
     ----------
     summary
         Output of `AuditResult.to_dict`, from which all sheets except pairs and cases are made.
+    sections
+        The sections of the audit, in order.
     path
         The file to write.
     pairs
@@ -129,18 +124,6 @@ def write_workbook(
         If there are more pairs than a sheet has rows.
     MissingExtraError
         If xlsxwriter is not installed.
-
-    Examples
-    --------
-    >>> import evenhand as eh, tempfile, pathlib
-    >>> planted = eh.make_planted_bias(60, random_state=0)
-    >>> people = planted.dataset
-    >>> result = eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
-    ...                   financial_features=people.financial_features, evidence=False)
-    >>> file = pathlib.Path(tempfile.mkdtemp()) / "audit.xlsx"
-    >>> write_workbook(result.to_dict(), file, pairs=result.pairs)
-    >>> file.stat().st_size > 10_000
-    True
     """
     if len(pairs) > MAX_PAIRS:
         raise InvalidInputError(
@@ -148,52 +131,21 @@ def write_workbook(
         )
     left_out = _left_out(len(pairs), n_left_out) if n_left_out else ""
     tables = [
-        summary_table(summary),
-        audit_tables.audited_table(summary),
-        *weighting_tables(summary),
-        audit_tables.verdict_table(summary, left_out),
+        summary_table(summary, sections),
+        audited_table(summary),
+        verdict_table(summary, left_out),
         *([scope_table(summary)] if "scope" in summary else []),
-        audit_tables.finding_table(summary),
-        audit_tables.score_gap_table(summary),
-        audit_tables.regime_table(summary),
-        audit_tables.excess_table(summary, with_choices=True),
-        *(table(summary) for table in _TABLES),
-        *audit_tables.drawn_tables(summary),
+        finding_table(summary),
+        *sheets_of(summary, sections),
     ]
-    shown = [table for table in tables if is_shown(summary, table)]
     sheets = [
-        *map(sheet_of, shown),
+        *map(sheet_of, tables),
         *([] if reasons is None else [_reasons(reasons)]),
         *([] if cases is None else [_cases(cases)]),
         _pairs(pairs, left_out),
     ]
-    glossary = _glossary(sheets)
-    write_sheets([*sheets, glossary], path, title="evenhand audit", subject=summary["data"]["model"])
+    write_sheets([*sheets, _glossary(sheets, sections)], path, title="evenhand audit", subject=summary["data"]["model"])
 
-
-_TABLES: tuple[Callable[[Mapping[str, Any]], Table], ...] = (
-    audit_tables.split_table,
-    audit_tables.feature_table,
-    audit_tables.weight_table,
-    audit_tables.proxy_table,
-    audit_tables.matching_table,
-    audit_tables.coverage_table,
-    audit_tables.distance_table,
-    audit_tables.balance_table,
-    outcome_tables.group_table,
-    outcome_tables.gap_table,
-    outcome_tables.approval_table,
-    outcome_tables.score_table,
-    outcome_tables.error_table,
-    outcome_tables.cutoff_table,
-    outcome_tables.segment_table,
-    outcome_tables.calibration_table,
-    outcome_tables.reliability_table,
-    outcome_tables.regression_table,
-    audit_tables.rate_table,
-    audit_tables.agreement_table,
-    audit_tables.declined_table,
-)
 
 _KINDS: dict[str, Kind] = {
     **dict.fromkeys(("person", "match", "label", "decision", "match_decision", "reason", "match_reason"), "whole"),
@@ -203,7 +155,7 @@ _KINDS: dict[str, Kind] = {
     "q_value": "p",
     "sample_weight": "number",
 }
-_STRONG = Highlight("q value", "at most", audit_tables.SIGNIFICANT, "evidence")
+_STRONG = Highlight("q value", "at most", SIGNIFICANT, "evidence")
 
 
 def _columns(table: pd.DataFrame, *more: tuple[str, Kind]) -> tuple[tuple[str, Kind], ...]:
@@ -268,9 +220,9 @@ def _plain_rows(table: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
         yield from zip(*(part[name].tolist() for name in part.columns), strict=True)
 
 
-def _glossary(sheets: Sequence[Sheet]) -> Sheet:
+def _glossary(sheets: Sequence[Sheet], sections: Sequence[Section]) -> Sheet:
     rows = [("sheet", sheet.name, f"{sheet.about.rstrip('.')}.") for sheet in sheets]
-    rows += [("word", word, meaning) for word, meaning in GLOSSARY.items()]
+    rows += [("word", word, meaning) for word, meaning in glossary(sections).items()]
     columns: tuple[tuple[str, Kind], ...] = (("kind", "text"), ("name", "text"), ("meaning", "long text"))
     return Sheet("Glossary", "The content of the sheets, and the meaning of the terms.", columns, rows)
 

@@ -15,16 +15,7 @@ from scipy import special, stats
 from evenhand.arrays import Bools, Floats, Ints
 from evenhand.auditing.evidence import Influences
 from evenhand.auditing.findings import NAMES, Answer
-from evenhand.auditing.history.metrics import (
-    AuditMetric,
-    Part,
-    People,
-    Scale,
-    audit_metrics,
-    pair_codes,
-    people_of,
-    sorted_pairs,
-)
+from evenhand.auditing.history.metrics import People, audit_metrics, pair_codes, people_of, sorted_pairs
 from evenhand.auditing.history.records import Audit, comparable, described, pairs_beside, setting_words, summary_of
 from evenhand.auditing.identity import is_same_people
 from evenhand.auditing.options import FindingKey
@@ -37,6 +28,7 @@ from evenhand.metrics.roc import auc_influence
 from evenhand.metrics.sharing import standard_error_of_difference
 from evenhand.report.formatting import decimal, listed, p_value
 from evenhand.report.history import comparison_page
+from evenhand.report.section import AuditMetric, Part, Scale
 from evenhand.system.files import write_atomically
 
 
@@ -997,7 +989,7 @@ def _errors_within(
     is_kept = bool(own.columns and new.columns) and base.financial_features == other.financial_features
     for key in (key for key in ours if key in theirs and is_kept):
         errors = ours[key].standard_error, theirs[key].standard_error
-        first, second = own.of_metric(ours[key].influence), new.of_metric(theirs[key].influence)
+        first, second = own.on(ours[key].influence, ours[key].sign), new.on(theirs[key].influence, theirs[key].sign)
         if 0 in errors:
             found[key] = math.hypot(*errors)  # a constant is uncorrelated with everything
         elif first is not None and second is not None:

@@ -13,13 +13,14 @@ import numpy as np
 from scipy import special
 from scipy.optimize import brentq
 
-from evenhand.auditing.history.metrics import AuditMetric, Part, audit_metrics
+from evenhand.auditing.history.metrics import audit_metrics
 from evenhand.auditing.history.records import Audit, History, comparable, described, history_of, setting_words
 from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import ROUNDING
 from evenhand.report.formatting import listed
 from evenhand.report.history import monitoring_page
+from evenhand.report.section import AuditMetric, Part
 from evenhand.system.files import write_atomically
 
 _SLACK = 0.5  # the CUSUM is tuned to drifts of one standard error

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from evenhand.auditing.result import AuditResult
+from evenhand.auditing.sections import load_schema
 from evenhand.auditing.summary import SCHEMA
 from evenhand.exceptions import DataFileError, InvalidTypeError
 from evenhand.report.formatting import listed
-from evenhand.report.schema import first_fault, load_schema
+from evenhand.report.schema import first_fault
 
 Audit: TypeAlias = "AuditResult | Mapping[str, Any] | str | os.PathLike[str]"
 

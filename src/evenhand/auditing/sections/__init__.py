@@ -1,0 +1,52 @@
+"""The sections of an audit, in the order of the page: each file owns one feature of the result."""
+
+from typing import Any
+
+from evenhand.auditing.sections.drawn_groups import DrawnGroups
+from evenhand.auditing.sections.evidence import Excess, Sensitivity
+from evenhand.auditing.sections.features import Features
+from evenhand.auditing.sections.matching import Matching
+from evenhand.auditing.sections.outcome import Outcome
+from evenhand.auditing.sections.pairs import Pairs
+from evenhand.auditing.sections.proxies import Proxies
+from evenhand.auditing.sections.reasons import Reasons
+from evenhand.auditing.sections.regressions import Regressions
+from evenhand.auditing.sections.roc import Roc
+from evenhand.auditing.sections.score_gap import ScoreGap
+from evenhand.auditing.sections.weights import Weights
+from evenhand.report.schema import schema_with
+from evenhand.report.section import AuditChart, Section
+
+SECTIONS: tuple[Section, ...] = (
+    Weights(),
+    DrawnGroups(),
+    ScoreGap(),
+    Pairs(),
+    Excess(),
+    Features(),
+    Proxies(),
+    Matching(),
+    Outcome(),
+    Roc(),
+    Reasons(),
+    Regressions(),
+    Sensitivity(),
+)
+"""Add a section here, and it is in page, workbook, memo, tables, charts, JSON, comparisons, histories and MLflow."""
+
+CHARTS: dict[str, AuditChart] = {chart.name: chart for section in SECTIONS for chart in section.charts}
+"""The charts of all sections by name, in the order of the page."""
+
+
+def load_schema() -> dict[str, Any]:
+    """The schema of the audit's JSON, version 2, as plain data (JSON Schema 2020-12).
+
+    The documentation of the JSON says what may change within the version.
+
+    Examples
+    --------
+    >>> schema = load_schema()
+    >>> schema["title"], "cec" in schema["required"]
+    ('evenhand.audit/2', True)
+    """
+    return schema_with(section.schema for section in SECTIONS)

@@ -1,0 +1,176 @@
+"""Features: their parts of the CEC score and of the excess, and weights that differ by group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import altair as alt
+
+from evenhand.auditing.sections.evidence import evidence_of, excess_columns, excess_metric
+from evenhand.report.drawing import (
+    MOST_FEATURES,
+    STEP,
+    chart_of,
+    check_any,
+    estimate_row,
+    finished,
+    forest,
+    labels_of,
+    lines_of,
+    quantity,
+    size_of,
+    tooltips,
+)
+from evenhand.report.formatting import is_number, listed, percent, shortened
+from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary
+from evenhand.report.tables import (
+    FLAGGED,
+    Column,
+    Record,
+    Table,
+    estimate,
+    flag,
+    inside,
+    joined,
+    significance_flag,
+    text,
+)
+
+
+def feature_table(summary: Summary) -> Table:
+    """Each feature's part of score and excess."""
+    found = {f["feature"]: f["estimate"] for f in (summary["evidence"] or {"features": []})["features"]}
+    nothing = {"p_value": None, "note": "" if found else NO_EVIDENCE}
+    records = [{**row, **found.get(row["feature"], nothing), "row": row} for row in summary["features"]]
+
+    def excess_of(record: Record) -> Mapping[str, Any]:
+        row = record["row"]
+        return {"value": row.get("excess"), "low": row.get("excess_low"), "high": row.get("excess_high")}
+
+    def note(record: Record) -> str:
+        return joined(record["note"], "" if is_number(record["share"]) else "no score to share")
+
+    columns = (
+        text("feature"),
+        Column("contribution to CEC", "number", "contribution").detail(),
+        Column("share of CEC", "share", "share"),
+        estimate("contribution to excess", excess_of, places=4),
+        Column("p-value, one-sided", "p", "p_value").detail(),
+        *(
+            Column(f"mean attribution: {group}", "number", inside("row", f"mean attribution: {group}"))
+            for group in summary["data"]["groups"]
+        ),
+        flag(lambda r: significance_flag(r["p_value"], "p-value, not adjusted,")),
+        Column("note", "long text", note).detail(),
+    )
+    caption = "Each feature's part of the CEC score and of the excess, and its mean attribution in each group"
+    return Table("Features", caption, columns, records, [FLAGGED], needs=("excess",))
+
+
+def weight_table(summary: Summary) -> Table:
+    """Differences in weights."""
+    effect, error, _, *rest = excess_columns("estimate")
+    columns = (
+        text("feature"),
+        text("group"),
+        text("other group", "other_group"),
+        estimate("weight, group minus other", effect.value, places=4),
+        error,
+        Column("p-value, two-sided", "p", "estimate/p_value"),
+        *(column.detail() for column in rest),
+        Column("note", "long text", "estimate/note").detail(),
+    )
+    evidence = summary["evidence"]
+    caption = "How differently the model weighs a feature for comparable people of two groups, minus placebo pairs"
+    missing = "No feature has a weight: the model treats all as categories." if evidence else NO_EVIDENCE
+    records = (evidence or {"weights": []})["weights"]
+    return Table("Weights", caption, columns, records, (), missing, needs=("weighing",))
+
+
+def drivers(data: Summary) -> alt.Chart:
+    """Each feature's contribution to the excess, with 95% intervals; the largest ones."""
+    found = sorted(evidence_of(data)["features"], key=lambda f: -size_of(f["estimate"]["value"]))
+    rows = [estimate_row(f["feature"], f["estimate"]) for f in found[:MOST_FEATURES]]
+    return forest(
+        rows, "Contribution to the excess", "Points with 95% intervals: contribution of each feature to the excess."
+    )
+
+
+def shares(data: Summary) -> alt.Chart:
+    """Each feature's share of the CEC score; the largest first."""
+    found = [f for f in data["features"] if is_number(f["share"])][:MOST_FEATURES]
+    check_any(found, "no pair was scored")
+    names = labels_of([f["feature"] for f in found])
+    rows = [{"label": name, "share": f["share"]} for name, f in zip(names, found, strict=True)]
+    bars = chart_of(rows).mark_bar(height={"band": 0.65})
+    x = quantity(alt.X, "share", "Share of the mean CEC score", percent=True)
+    chart = bars.encode(x=x, y=lines_of(names), tooltip=tooltips("label", ("share", ".1%")))
+    return finished(chart, "Bars: share of each feature in the mean CEC score, largest first.", STEP * len(rows))
+
+
+def weights(data: Summary) -> alt.Chart:
+    """How differently the model weighs features for comparable people of two groups; the clearest differences."""
+    found = [w for w in evidence_of(data)["weights"] if is_number(w["estimate"]["value"])]
+    found.sort(key=lambda w: -abs(w["estimate"]["value"]) / max(w["estimate"]["standard_error"] or 0.0, 1e-9))
+    several = len({(w["group"], w["other_group"]) for w in found}) > 1
+    rows = [
+        estimate_row(f"{w['feature']}: {w['group']} − {w['other_group']}" if several else w["feature"], w["estimate"])
+        for w in found[:MOST_FEATURES]
+    ]
+    title = "Difference in weights, minus placebo pairs"
+    if found and not several:
+        title = f"Weight, {shortened(found[0]['group'], 16)} minus {shortened(found[0]['other_group'], 16)}"
+    return forest(
+        rows, title, "Points with 95% intervals: difference between two groups in the weight of each feature."
+    )
+
+
+def _drivers(data: Summary) -> str:
+    clear = [f for f in data["evidence"]["features"] if is_number(f["estimate"]["low"]) and f["estimate"]["low"] > 0]
+    clear.sort(key=lambda f: -f["estimate"]["value"])
+    if not clear:
+        return "Contributions sum to the excess; no single feature clearly adds to it."
+    return f"Contributions sum to the excess. Features that clearly add to it: {_names(clear)}."
+
+
+def _shares(data: Summary) -> str:
+    first = [f for f in data["features"] if is_number(f["share"])][:3]
+    total = percent(sum(f["share"] for f in first), 0)
+    return (
+        f"{total} of the difference between the explanations of a pair is due to {_names(first)}; this includes noise."
+    )
+
+
+def _weights(data: Summary) -> str:
+    clear = [
+        w
+        for w in data["evidence"]["weights"]
+        if is_number(w["estimate"]["low"]) and (w["estimate"]["low"] > 0 or w["estimate"]["high"] < 0)
+    ]
+    several = f"{len(clear)} of {len(data['evidence']['weights'])} intervals exclude 0 (1 in 20 would by chance)"
+    weighed = {w["feature"] for w in data["evidence"]["weights"]}
+    left = [f for f in data["features"] if f["feature"] not in weighed]
+    categories = f" Without a weight, because the model treats them as categories: {_names(left)}." if left else ""
+    return f"Change of the model's output for one standard deviation of the feature: {several}.{categories}"
+
+
+def _names(features: list[Mapping[str, Any]]) -> str:
+    return listed([shortened(f["feature"], 40) for f in features])
+
+
+class Features(Section):
+    """Which features the excess comes from, and which ones the model weighs differently."""
+
+    key, title, needs, is_logged = "drivers", "Feature drivers", ("excess",), False
+    charts = (
+        AuditChart(drivers, "Features that drive the excess", _drivers, feature_table),
+        AuditChart(shares, "Features behind the CEC score", _shares, feature_table),
+        AuditChart(weights, "Weights that differ by group", _weights, weight_table),
+    )
+
+    prose = "Which features the excess comes from, and which ones the model weighs differently for comparable people."
+
+    def metrics(self, summary: Summary, reference: str) -> Iterable[AuditMetric]:
+        for row in (summary["evidence"] or {"features": ()})["features"]:
+            yield excess_metric(f"feature: {row['feature']}", "feature", row["feature"], row["estimate"])

@@ -1,0 +1,735 @@
+"""What the model decides, by group: approvals, errors, scores, cutoffs, calibration and segments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import altair as alt
+from scipy import special
+
+from evenhand.metrics.roc import hanley_mcneil
+from evenhand.report.drawing import (
+    NothingToDrawError,
+    chart_of,
+    check_any,
+    estimate_row,
+    finished,
+    forest,
+    group_color,
+    group_shape,
+    guide_x,
+    guide_y,
+    label_of,
+    line_of_each,
+    quantity,
+    tooltips,
+)
+from evenhand.report.formatting import decimal, estimate_interval, is_number, shortened
+from evenhand.report.section import AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
+from evenhand.report.tables import (
+    FLAGGED,
+    NOTE,
+    SIGNIFICANT,
+    Column,
+    Highlight,
+    Kind,
+    Record,
+    Table,
+    beside_reference,
+    estimate,
+    flag,
+    histogram_table,
+    joined,
+    significance_flag,
+    text,
+)
+
+
+def group_table(summary: Summary) -> Table:
+    """Decisions, errors and reasoning of each group."""
+
+    def note(record: Record) -> str:
+        if record["n_positive_label"] is None:
+            return lacking(summary, "labels")
+        n = {1: record["n_positive_label"], 0: record["n"] - record["n_positive_label"]}
+        return joined(*(f"no one with label {label}" for label in n if not n[label]))
+
+    columns = (
+        text("group"),
+        Column("people", "whole", "n"),
+        Column("label 1", "whole", "n_positive_label"),
+        Column("positive rate", "share", "positive_rate"),
+        Column("true positive rate", "share", "true_positive_rate"),
+        Column("false positive rate", "share", "false_positive_rate"),
+        Column("AUC", "number", "auc"),
+        Column("CEC score, mean", "number", lambda r: summary["cec"]["by_group"].get(r["group"])),
+        Column("note", "long text", note),
+    )
+    caption = "Decisions, errors and reasoning of each group."
+    return Table("Groups", caption, columns, summary["outcome"]["groups"])
+
+
+def utility_table(summary: Summary) -> Table:
+    """How well the model separates labels, over everyone."""
+    outcome = summary["outcome"]
+    names = {"auc": "AUC", "f1": "F1", "accuracy": "accuracy", "positive_rate": "share of favorable decisions"}
+    records = [
+        {"metric": words, "value": outcome[name], "note": outcome["notes"].get(name, "")}
+        for name, words in names.items()
+    ]
+    columns = (text("metric"), Column("value"), NOTE)
+    return Table("Utility", "Utility", columns, records, needs=("labels", "decisions"))
+
+
+def gap_table(summary: Summary) -> Table:
+    """The largest difference in a rate between groups."""
+    outcome = summary["outcome"]
+    words = {
+        "sp_gap": "statistical parity gap",
+        "tpr_gap": "true positive rate gap",
+        "fpr_gap": "false positive rate gap",
+        "eo_gap": "equalized odds gap",
+    }
+    records = [
+        {**gap, "words": words.get(name, name), "note": gap["note"] or outcome["notes"].get(name, "")}
+        for name, gap in outcome["gaps"].items()
+    ]
+    columns = (
+        text("gap", "words"),
+        estimate("value", lambda r: r),
+        text("rate"),
+        text("lowest in", "group_low"),
+        text("highest in", "group_high"),
+        NOTE,
+    )
+    return Table("Gaps", "The largest difference in a rate between groups", columns, records, needs=("decisions",))
+
+
+def _approval_columns() -> tuple[Column, ...]:
+    return (
+        Column("is reference", "any", "is_reference"),
+        Column("people", "whole", "n_people"),
+        Column("approved", "whole", "n_approved").detail(),
+        estimate("approval rate", "approval_rate", "share"),
+        estimate(
+            "difference, percentage points", beside_reference("rate_difference_group_minus_reference_pp"), places=1
+        ),
+        estimate("approval ratio", beside_reference("approval_ratio_group_over_reference"), places=2),
+        estimate("odds ratio", beside_reference("odds_ratio_group_over_reference"), places=2),
+        Column("p-value", "p", beside_reference("p_value")).detail(),
+        Column("p-value, adjusted", "p", beside_reference("p_value_holm")),
+        Column("test", "text", "test"),
+        Column("standard deviations", "number", beside_reference("n_standard_deviations"), places=1),
+        Column("shortfall of approvals", "number", "shortfall").detail(),
+    )
+
+
+def _approval_flags(record: Record, threshold: float) -> str:
+    return joined(
+        f"ratio below {threshold:g}" if record["is_below_practical_threshold"] else "",
+        significance_flag(record["p_value_holm"], "adjusted p-value"),
+        "small group" if record["is_small_group"] else "",
+    )
+
+
+def _approval_highlights(threshold: float) -> list[Highlight]:
+    return [
+        Highlight("approval ratio", "below", threshold),
+        Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"),
+        FLAGGED,
+    ]
+
+
+def approval_table(summary: Summary) -> Table:
+    """Approvals compared with the reference group."""
+    found = summary["outcome"]["approvals"]
+    threshold = found["four_fifths_threshold"]
+    columns = (
+        text("group"),
+        *_approval_columns(),
+        flag(lambda r: _approval_flags(r, threshold)),
+        Column("note", "long text", lambda r: joined(r["note"], found["note"])),
+    )
+    caption = f"Favorable decisions of each group compared with the reference group, {found['reference']}"
+    highlights = _approval_highlights(threshold)
+    return Table("Approvals", caption, columns, found["groups"], highlights, needs=("decisions",))
+
+
+def score_table(summary: Summary) -> Table:
+    """Scores compared with the reference group."""
+    difference = "standardized_mean_difference_group_minus_reference"
+    columns = (
+        text("group"),
+        Column("is reference", "any", "is_reference"),
+        Column("people", "whole", "n_people"),
+        estimate("mean score", "mean_score"),
+        Column("standard deviation", "number", "standard_deviation").detail(),
+        estimate("standardized difference", beside_reference(difference), places=2),
+        Column("KS distance", "number", beside_reference("ks_distance")),
+        Column("KS p-value", "p", beside_reference("ks_p_value")),
+        flag(_small_group),
+        Column("note", "long text", lambda r: joined(r["note"], r["mean_score"]["note"], r[difference]["note"])),
+    )
+    caption = "Scores of each group compared with the reference group"
+    return Table("Scores", caption, columns, summary["outcome"]["scores"], [FLAGGED], needs=("scores",))
+
+
+def _small_group(record: Record) -> str:
+    return "small group" if record["is_small_group"] else ""
+
+
+_ERROR_RATES: tuple[tuple[str, str, Kind, bool], ...] = (  # key, heading, kind, whether on the page
+    ("positive_rate", "positive rate", "share", False),
+    ("true_positive_rate", "true positive rate", "share", True),
+    ("false_positive_rate", "false positive rate", "share", True),
+    ("false_discovery_rate", "false discovery rate", "share", False),
+    ("auc", "AUC", "number", True),
+    ("mean_score_minus_observed_rate", "mean score minus observed rate", "number", True),
+    ("brier_score", "Brier score", "number", True),
+)
+
+
+def error_table(summary: Summary) -> Table:
+    """Errors of each group."""
+
+    def note(record: Record) -> str:
+        return joined(*(f"{words}: {record[key]['note']}" for key, words, *_ in _ERROR_RATES if record[key]["note"]))
+
+    rates = [(estimate(words, key, kind), is_shown) for key, words, kind, is_shown in _ERROR_RATES]
+    columns = (
+        text("group"),
+        Column("people", "whole", "n_people").detail(),
+        Column("label 1", "whole", "n_positive_label").detail(),
+        *(column if is_shown else column.detail() for column, is_shown in rates),
+        flag(_small_group),
+        Column("note", "long text", note),
+    )
+    caption = "Decisions and errors of each group with 95% intervals"
+    records = summary["outcome"]["error_rates"]
+    return Table("Error rates", caption, columns, records, [FLAGGED], needs=("labels", "decisions"), key="errors")
+
+
+def cutoff_table(summary: Summary) -> Table:
+    """Approvals at different cutoffs."""
+    threshold = summary["outcome"]["approvals"]["four_fifths_threshold"]
+    records = [
+        {**group, "cut": {key: value for key, value in cut.items() if key != "table"}}
+        for cut in summary["outcome"]["cutoffs"]
+        for group in cut["table"]["groups"]
+    ]
+    on_page = ("approval rate", "approval ratio")
+    columns = (
+        Column("quantile of scores", "share", "cut/quantile").detail(),
+        Column("cutoff", "number", "cut/cutoff"),
+        Column("overall approval rate", "share", "cut/overall_approval_rate"),
+        text("group"),
+        *(column if column.heading in on_page else column.detail() for column in _approval_columns()),
+        flag(lambda r: _approval_flags(r, threshold)),
+        NOTE.detail(),
+    )
+    caption = "Approvals if the cutoff were at each decile of the score; p-values not adjusted over rows"
+    highlights = _approval_highlights(threshold)
+    return Table("Cutoffs", caption, columns, records, highlights, needs=("decisions", "probability"))
+
+
+def segment_table(summary: Summary, column: str | None = None) -> Table:
+    """Approvals within the values of a column, or of every column, after their common odds ratio."""
+    records: list[Record] = []
+    for name, wholes in summary["outcome"]["segments"].items():
+        for whole in wholes if column in (None, name) else ():
+            shared = {"column": name, "group": whole["group"], "reference": whole["reference"]}
+            records.append(
+                {
+                    **dict.fromkeys(_OF_SEGMENTS, ""),
+                    **shared,
+                    "segment": "all, held fixed",
+                    "people": whole["n_people_used"],
+                    "odds_ratio_group_over_reference": whole["common_odds_ratio_group_over_reference"],
+                    "p_adjusted": whole["p_value_holm"],
+                    "homogeneity": whole["homogeneity_p_value"],
+                    "note": whole["note"],
+                }
+            )
+            records += [
+                {
+                    **part,
+                    **shared,
+                    "people": part["n_people_group"] + part["n_people_reference"],
+                    "p_adjusted": "",
+                    "homogeneity": "",
+                }
+                for part in whole["segments"]
+            ]
+    columns = (
+        text("column").detail(),
+        text("group"),
+        text("segment"),
+        text("reference").detail(),
+        Column("people", "whole"),
+        Column("people, group", "whole", "n_people_group").detail(),
+        Column("approved, group", "whole", "n_approved_group").detail(),
+        Column("people, reference", "whole", "n_people_reference").detail(),
+        Column("approved, reference", "whole", "n_approved_reference").detail(),
+        estimate("approval rate, group", "approval_rate_group", "share"),
+        estimate("approval rate, reference", "approval_rate_reference", "share"),
+        estimate("approval ratio", "approval_ratio_group_over_reference", places=2).detail(),
+        estimate("odds ratio", "odds_ratio_group_over_reference", places=2),
+        Column("p-value, adjusted", "p", "p_adjusted"),
+        Column("p-value of homogeneity", "p", "homogeneity").detail(),
+        Column("is informative", "any", "is_informative").detail(),
+        NOTE,
+    )
+    caption = f"Approvals within values of {column or 'each column of `by`'}, and their common odds ratio"
+    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence")]
+    missing = "Not available: no column was named in `by`."
+    return Table("Segments", caption, columns, records, highlights, missing, needs=("decisions",))
+
+
+_OF_SEGMENTS = (
+    "n_people_group",
+    "n_approved_group",
+    "n_people_reference",
+    "n_approved_reference",
+    "approval_rate_group",
+    "approval_rate_reference",
+    "approval_ratio_group_over_reference",
+    "is_informative",
+)
+
+
+def calibration_table(summary: Summary) -> Table:
+    """Calibration of each group in a few numbers."""
+    found = summary["outcome"]["calibration"]
+    parts = ("expected_calibration_error", "intercept", "slope")
+
+    def note(record: Record) -> str:
+        return joined(*(record[key]["note"] for key in parts))
+
+    columns = (
+        text("group"),
+        Column("people", "whole", "n_people"),
+        Column("mean score", "number", "mean_score"),
+        estimate("observed rate", "observed_rate"),
+        estimate("calibration error", "expected_calibration_error"),
+        Column("calibration error by chance", "number", "error_by_chance"),
+        estimate("intercept, log-odds", "intercept"),
+        estimate("slope", "slope", places=2),
+        flag(lambda r: "small group" if r["is_small_group"] else ""),
+        Column("note", "long text", note),
+    )
+    caption = f"Predicted and observed rates of the {found['outcome']}, with 95% intervals"
+    return Table("Calibration", caption, columns, found["groups"], [FLAGGED], found["note"])
+
+
+def reliability_table(summary: Summary) -> Table:
+    """The points of the reliability curves."""
+    found = summary["outcome"]["calibration"]
+    records = [{"group": group["group"], **part} for group in found["groups"] for part in group["bins"]]
+    columns = (
+        text("group"),
+        Column("scores from", "number", "lowest").detail(),
+        Column("to", "number", "highest").detail(),
+        Column("people", "whole", "n_people"),
+        Column("mean score", "number", "mean_score"),
+        estimate("observed rate", "observed_rate"),
+    )
+    caption = f"Mean score and observed rate of the {found['outcome']} in bins with equal numbers of people of a group"
+    return Table("Reliability", caption, columns, records, (), found["note"])
+
+
+def score_histogram(summary: Summary) -> Table:
+    """People by score and group."""
+    return histogram_table(summary["distributions"]["score"], "People by score and group", "scores")
+
+
+def approvals(data: Summary) -> alt.Chart:
+    """Share of favorable decisions in each group, with 95% intervals."""
+    rows = [estimate_row(g["group"], g["approval_rate"]) for g in data["outcome"]["approvals"]["groups"]]
+    return forest(
+        rows,
+        "Share of favorable decisions",
+        "Points with 95% intervals: share of favorable decisions by group.",
+        zero=None,
+        percent_axis=True,
+    )
+
+
+def ratios(data: Summary) -> alt.Chart:
+    """Approval rate of each group divided by that of the reference group, with 95% intervals."""
+    table = data["outcome"]["approvals"]
+    rows = [
+        estimate_row(g["group"], g["approval_ratio_group_over_reference"])
+        for g in table["groups"]
+        if not g["is_reference"]
+    ]
+    limit = table["four_fifths_threshold"]
+    return forest(
+        rows,
+        f"Approval rate divided by that of {shortened(table['reference'], 30)}",
+        "Points with 95% intervals: approval ratio of each group to the reference group.",
+        zero=1.0,
+        guides=((limit, f"{limit:g}"),),
+    )
+
+
+def error_rates(data: Summary) -> alt.Chart:
+    """True and false positive rate of each group, with 95% intervals."""
+    rows = [
+        estimate_row(f"{words}: {g['group']}", g[name])
+        for name, words in (("true_positive_rate", "TPR"), ("false_positive_rate", "FPR"))
+        for g in data["outcome"]["error_rates"]
+    ]
+    return forest(
+        rows,
+        "Rate",
+        "Points with 95% intervals: true and false positive rate of each group.",
+        zero=None,
+        percent_axis=True,
+    )
+
+
+def cutoffs(data: Summary) -> alt.Chart:
+    """Approval ratio of each group if the cutoff were at each decile of the score."""
+    rows = [
+        {
+            "group": label_of(g["group"]),
+            "rate": cut["overall_approval_rate"],
+            "ratio": g["approval_ratio_group_over_reference"]["value"],
+            "cutoff": cut["cutoff"],
+        }
+        for cut in data["outcome"]["cutoffs"]
+        for g in cut["table"]["groups"]
+        if not g["is_reference"] and is_number(g["approval_ratio_group_over_reference"]["value"])
+    ]
+    check_any(rows, "no approval ratio could be estimated at any cutoff")
+    lines = chart_of(rows).mark_line(point={"size": 50})
+    lines = lines.encode(
+        x=quantity(alt.X, "rate", "Share of everyone approved at the cutoff", percent=True),
+        y=quantity(alt.Y, "ratio", "Approval ratio", zero=False),
+        **line_of_each(row["group"] for row in rows),
+        tooltip=tooltips("group", ("rate", ".0%", "approved in total"), ("cutoff", ".3f"), ("ratio", ".3f")),
+    )
+    limit = data["outcome"]["approvals"]["four_fifths_threshold"]
+    return finished(
+        alt.layer(*guide_y(limit, f"{limit:g}", "guide"), *guide_y(1.0, "equal rates", "guide"), lines),
+        "Lines: approval ratio of each group to the reference group as the cutoff moves.",
+        height=240,
+    )
+
+
+def score_distribution(data: Summary) -> alt.Chart:
+    """Distribution of scores in each group."""
+    found = data["distributions"]["score"]
+    rows = [
+        {"group": label_of(name), "score": edge, "share": n / sum(counts)}
+        for name, counts in found["counts"].items()
+        if sum(counts)
+        for edge, n in zip(found["edges"], [*counts, 0], strict=True)
+    ]
+    check_any(rows, "no one has a score")
+    lines = chart_of(rows).mark_line(interpolate="step-after", strokeWidth=2)
+    lines = lines.encode(
+        x=quantity(
+            alt.X, "score", data["settings"].get("unit") or "Score", domain=[found["edges"][0], found["edges"][-1]]
+        ),
+        y=quantity(alt.Y, "share", "Share of the group", percent=True),
+        **line_of_each(label_of(name) for name in found["counts"]),
+        tooltip=tooltips("group", ("score", ".3f"), ("share", ".1%")),
+    )
+    return finished(
+        alt.layer(*_threshold_guides(data["settings"]["decision_threshold"]), lines),
+        "Lines: histogram of scores in each group, with the decision threshold.",
+        height=220,
+    )
+
+
+def _threshold_guides(threshold: float | Mapping[str, Any] | None) -> list[alt.Chart]:
+    """A line at the threshold, or at the cutoff of each segment; none if the outcome is a value."""
+    if threshold is None:
+        return []
+    if not isinstance(threshold, Mapping):
+        return guide_x(threshold, f"decision threshold {threshold:g}")
+    cut_offs = threshold["cut_offs"]
+    names = {at: ", ".join(name for name in cut_offs if cut_offs[name] == at) for at in cut_offs.values()}
+    return [mark for at, name in names.items() for mark in guide_x(at, label_of(f"{name} {at:g}"))]
+
+
+def reliability(data: Summary) -> alt.Chart:
+    """Observed rate by mean score of each group, with 95% intervals."""
+    found = data["outcome"]["calibration"]
+    if not found["groups"]:
+        raise NothingToDrawError(found["note"])
+    names = [label_of(group["group"]) for group in found["groups"] if group["bins"]]
+    rows = [
+        {
+            "group": label_of(group["group"]),
+            "score": part["mean_score"],
+            "rate": part["observed_rate"]["value"],
+            "low": part["observed_rate"]["low"],
+            "high": part["observed_rate"]["high"],
+            "people": part["n_people"],
+        }
+        for group in found["groups"]
+        for part in group["bins"]
+        if is_number(part["observed_rate"]["value"])
+    ]
+    check_any(rows, "no observed rate could be estimated")
+    x = quantity(alt.X, "score", "Mean score", domain=[0, 1])
+    y = quantity(alt.Y, "rate", f"Observed rate of the {found['outcome']}", domain=[0, 1])
+    color, shape = group_color(names), group_shape(names)
+    tooltip = tooltips(
+        "group", ("score", ".3f", "mean score"), ("rate", ".3f", "observed"), ("low", ".3f", "95% from"),
+        ("high", ".3f", "to"), ("people", ","),
+    )  # fmt: skip
+    base = chart_of(rows)
+    layers = (
+        chart_of([{"score": 0, "rate": 0}, {"score": 1, "rate": 1}]).mark_line(style="guide").encode(x=x, y=y),
+        base.mark_rule().encode(x=x, y=alt.Y("low:Q"), y2=alt.Y2("high:Q"), color=color, tooltip=tooltip),
+        base.mark_line(strokeWidth=1.5).encode(
+            x=x, y=y, color=color, strokeDash=alt.StrokeDash("group:N", legend=None)
+        ),
+        base.mark_point(size=50, filled=True, opacity=1).encode(x=x, y=y, color=color, shape=shape, tooltip=tooltip),
+    )
+    description = (
+        "Points with 95% intervals: observed rate by mean score for each group; calibrated scores lie on the diagonal."
+    )
+    return finished(alt.layer(*layers), description, 300)
+
+
+def _approvals(data: Summary) -> str:
+    gap = data["outcome"]["gaps"]["sp_gap"]
+    if not is_number(gap["value"]):
+        return f"The gap between groups was not estimated: {gap['note']}."
+    ends = estimate_interval(gap, 1, 100)
+    return (
+        f"Approved most often: {shortened(gap['group_high'], 40)}; least often: {shortened(gap['group_low'], 40)}. "
+        f"The gap is {decimal(100 * gap['value'], 1)} points ({ends})."
+    )
+
+
+_RATIOS = "1 means equal rates. 0.8 is a rule of thumb from US employment selection, not a limit of credit law."
+
+
+def _scores(data: Summary) -> str:
+    if lacking(data, "probability"):
+        return f"Everyone audited, in {data['scope']['unit']}."
+    return "Scores of everyone audited, in bins of 0.025; people to the right of the threshold are approved."
+
+
+_CUTOFFS = "If the ratio changes a lot, the finding on outcomes depends on the choice of the cutoff."
+
+
+def _error_rates(data: Summary) -> str:
+    gap = data["outcome"]["gaps"]["eo_gap"]
+    return (
+        f"True (TPR) and false positive rate (FPR): the larger gap, {decimal(gap['value'])}, is in the {gap['rate']}."
+    )
+
+
+def calibration_caption(data: Summary) -> str:
+    """The group whose scores and outcomes are farthest apart."""
+    known = [
+        group
+        for group in data["outcome"]["calibration"]["groups"]
+        if is_number(group["expected_calibration_error"]["value"])
+    ]
+    worst = max(known, key=lambda group: group["expected_calibration_error"]["value"])
+    return (
+        "On the diagonal, predicted and observed rates are the same. Farthest from it on average: "
+        f"{shortened(worst['group'], 40)}, by {decimal(worst['expected_calibration_error']['value'])}; chance alone "
+        f"gives {decimal(worst['error_by_chance'])} for this number of people."
+    )
+
+
+_RATES = {
+    "positive rate": "positive_rate",
+    "true positive rate": "true_positive_rate",
+    "false positive rate": "false_positive_rate",
+}
+
+
+class Outcome(Section):
+    """Decisions, errors and scores of each group, without matching."""
+
+    key, title = "outcome", "Outcomes"
+    charts = (
+        AuditChart(approvals, "Favorable decisions", _approvals, approval_table),
+        AuditChart(ratios, "Approval ratios", _RATIOS, approval_table),
+        AuditChart(score_distribution, "Scores", _scores, score_histogram),
+        AuditChart(error_rates, "Error rates", _error_rates, error_table),
+        AuditChart(cutoffs, "Other cutoffs", _CUTOFFS, cutoff_table, is_wide=True),
+        AuditChart(reliability, "Calibration by group", calibration_caption, reliability_table, is_wide=True),
+    )
+    words: ClassVar = {
+        "positive rate, approval rate": "Share of people whose decision is favorable.",
+        "true positive rate": "Share of favorable decisions among people with label 1.",
+        "false positive rate": "Share of favorable decisions among people with label 0.",
+        "false discovery rate": "Share of label 0 among people with a favorable decision.",
+        "statistical parity gap": "Largest difference in approval rates between groups.",
+        "equalized odds gap": "Largest difference between groups in the true or the false positive rate.",
+        "approval ratio": "The group's approval rate divided by that of the reference group (adverse impact ratio). A "
+        "ratio below 0.8 is flagged: a rule of thumb from US employment guidance, not a rule for lending.",
+        "odds ratio": "Odds of approval in the group divided by those in the reference group; 1 means equal odds.",
+        "shortfall of approvals": "Additional approvals with which the group's rate would reach that of the reference "
+        "group.",
+        "AUC": "How often the score ranks a person with label 1 above one with label 0: 0.5 is chance, 1 is always.",
+        "F1": "Harmonic mean of two shares: of label 1 among those approved, and of those approved among label 1.",
+        "Brier score": "Mean squared difference between score and label; 0 is perfect.",
+        "calibration error": "Mean distance between score and observed rate over bins of the score. Chance alone makes "
+        "it positive, by the amount in the next column.",
+        "intercept": "Log-odds to add to everyone's score so that predicted and observed rates agree; below 0, the "
+        "score predicts too much.",
+        "slope": "Factor of the log-odds that fits the labels best; below 1, scores are too extreme.",
+        "KS distance": "Largest difference between two cumulative score distributions: 0 identical, 1 disjoint.",
+    }
+
+    prose = (
+        "The model's decisions by group, without matching: the tables of a fair-lending file. Differences in "
+        "outcomes can have many reasons. They say nothing about reasoning, and reasoning says nothing about them."
+    )
+
+    def tables(self, summary: Summary) -> Sequence[Table]:
+        tables = (approval_table, score_table, error_table, utility_table, gap_table, calibration_table)
+        segments = (segment_table(summary, column) for column in summary["outcome"]["segments"])
+        return (*(table(summary) for table in tables), *segments)
+
+    def sheets(self, summary: Summary) -> Sequence[Table]:
+        return [table(summary) for table in _SHEETS]
+
+    def summary_rows(self, summary: Summary) -> Iterable[SummaryRow]:
+        outcome = summary["outcome"]
+        for name, words, note, *needs in (
+            ("auc", "AUC", "", "labels", "probability"),
+            ("f1", "F1", "", "labels", "decisions"),
+            ("accuracy", "accuracy", "", "labels", "decisions"),
+            ("positive_rate", "positive rate", "share of favorable decisions", "decisions"),
+            (
+                "eo_gap",
+                "equalized odds gap",
+                "larger of the gaps in true and false positive rate",
+                "labels",
+                "decisions",
+            ),
+            ("sp_gap", "statistical parity gap", "gap in the positive rate", "decisions"),
+        ):
+            gap = outcome["gaps"].get(name)
+            value = outcome[name] if gap is None else {**gap, "value": outcome[name]}
+            yield words, value, outcome["notes"].get(name, "") or note, *needs
+
+    def metrics(self, summary: Summary, reference: str) -> Iterable[AuditMetric]:
+        """Shares of counted people, signed gaps and ratios to the reference group, and areas under the ROC curve.
+
+        The standard error of a share is that of n + 2 people, one more of whom was approved and one more declined, so
+        that a rate of 0 or 1 still varies. Gaps are signed: their size is not smooth near 0.
+        """
+        outcome = summary["outcome"]
+        groups = {row["group"]: {**row, **_worth(row, summary.get("weighting"))} for row in outcome["groups"]}
+        yield from _utility(outcome, groups)
+        yield from _rates(groups, reference)
+        yield from _ratios(groups, reference)
+        yield from _areas(outcome)
+
+    def logged(self, summary: Summary) -> Iterable[tuple[str, Any]]:
+        outcome = summary["outcome"]
+        for name in ("auc", "f1", "accuracy", "positive_rate", "eo_gap", "sp_gap"):
+            yield f"outcome.{name}", outcome.get(name)
+        yield from ((f"positive_rate.{row['group']}", row["positive_rate"]) for row in outcome["groups"])
+
+
+_SHEETS = (
+    group_table,
+    gap_table,
+    approval_table,
+    score_table,
+    error_table,
+    cutoff_table,
+    segment_table,
+    calibration_table,
+    reliability_table,
+)
+
+
+def _worth(row: Mapping[str, Any], weighting: Mapping[str, Any] | None) -> dict[str, float]:
+    """Effective numbers of people of a group (Kish), if people have sampling weights."""
+    found = () if weighting is None else weighting["groups"]
+    share = {of["group"]: of["n_effective"] / of["n_counted"] for of in found if of["n_counted"]}
+    # Without labels, the number of favorable ones is unknown.
+    return {name: (row[name] or 0) * share.get(row["group"], 1.0) for name in ("n", "n_positive_label")}
+
+
+def _share_error(value: float, n: float) -> float:
+    """Standard error of a share, as if there were one more success and one more failure among n + 2."""
+    if not math.isfinite(value) or n <= 0:
+        return math.nan
+    share = (value * n + 1) / (n + 2)
+    return math.sqrt(share * (1 - share) / (n + 2))
+
+
+def _n_of(row: Mapping[str, Any], rate: str) -> float:
+    n, n_positive = float(row["n"]), float(row["n_positive_label"] or 0)
+    return {"positive rate": n, "true positive rate": n_positive, "false positive rate": n - n_positive}[rate]
+
+
+def _rate(row: Mapping[str, Any], rate: str) -> tuple[float, float]:
+    value = number(row[_RATES[rate]])
+    return value, _share_error(value, _n_of(row, rate))
+
+
+def _utility(outcome: Mapping[str, Any], groups: Mapping[str, Any]) -> list[AuditMetric]:
+    n = sum(row["n"] for row in groups.values())
+    n_positive = sum(row["n_positive_label"] for row in groups.values())
+    area, accuracy, rate = (number(outcome[name]) for name in ("auc", "accuracy", "positive_rate"))
+    return [
+        AuditMetric("auc", "outcome", "AUC", area, hanley_mcneil(area, n_positive, n - n_positive)),
+        AuditMetric("accuracy", "outcome", "accuracy", accuracy, _share_error(accuracy, n)),
+        AuditMetric("positive rate", "outcome", "positive rate", rate, _share_error(rate, n)),
+    ]
+
+
+def _rates(groups: Mapping[str, Any], reference: str) -> list[AuditMetric]:
+    """Rates of each group, and their signed gaps to the reference group."""
+    rates = {(rate, group): _rate(row, rate) for rate in _RATES for group, row in groups.items()}
+    found = [AuditMetric(f"{r}: {group}", "outcome", f"{r}, {group}", *rates[r, group]) for r, group in rates]
+    for rate, group in rates:
+        if group != reference:
+            (value, error), (base, base_error) = rates[rate, group], rates[rate, reference]
+            words = f"{rate}, {group} minus {reference}"
+            found.append(AuditMetric(f"gap: {words}", "outcome", words, value - base, math.hypot(error, base_error)))
+    return found
+
+
+def _ratios(groups: Mapping[str, Any], reference: str) -> list[AuditMetric]:
+    base, base_error = _log_rate(groups[reference])
+    found = []
+    for group, row in groups.items():
+        if group != reference:
+            value, error = _log_rate(row)
+            words = f"approval ratio, {group} over {reference}"
+            note = "half an approval added: no one was approved" if not row["positive_rate"] else ""
+            ratio, error = math.exp(value - base), math.hypot(error, base_error)
+            found.append(AuditMetric(f"ratio: {words}", "outcome", words, ratio, error, scale="ratio", note=note))
+    return found
+
+
+def _log_rate(row: Mapping[str, Any]) -> tuple[float, float]:
+    """Logarithm of the positive rate, and its standard error; half an approval is added if there are none."""
+    n, rate = float(row["n"]), number(row["positive_rate"])
+    if n == 0 or not math.isfinite(rate):
+        return math.nan, math.nan
+    approved = max(rate * n, 0.5)
+    return math.log(approved / n), math.sqrt(max(1 / (approved + 0.5) - 1 / (n + 0.5), 0.0))
+
+
+def _areas(outcome: Mapping[str, Any]) -> list[AuditMetric]:
+    """AUC of each group; DeLong's interval is formed on the logit scale."""
+    z = float(special.ndtri((1 + outcome["approvals"]["confidence"]) / 2))
+    found = []
+    for row in outcome["error_rates"]:
+        area, low, high = (number(row["auc"][end]) for end in ("value", "low", "high"))
+        half = float(special.logit(high) - special.logit(low)) / 2
+        error = half / z * area * (1 - area)
+        words = f"AUC, {row['group']}"
+        found.append(AuditMetric(f"auc: {row['group']}", "outcome", words, area, error, note=row["auc"]["note"]))
+    return found

@@ -1,0 +1,314 @@
+"""Pairs of comparable people: decisions, CEC scores and regimes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import altair as alt
+
+from evenhand.metrics.cec import REGIMES
+from evenhand.report.drawing import (
+    chart_of,
+    check_any,
+    finished,
+    group_color,
+    group_shape,
+    guide_y,
+    label_of,
+    lines_of,
+    quantity,
+    tooltips,
+)
+from evenhand.report.formatting import decimal, is_number, percent
+from evenhand.report.section import AuditChart, Section, Summary, SummaryRow
+from evenhand.report.tables import Column, Highlight, Table, flag, text
+
+_EVERYONE = "all pairs"
+
+
+_REGIME_WORDS = {
+    "A": "same decision, same reasoning",
+    "B": "same decision, different reasoning",
+    "C": "different decision, same reasoning",
+    "D": "different decision, different reasoning",
+}
+
+
+def regime_meaning(regime: str, threshold: float) -> str:
+    """Describe a regime, given a consistency threshold."""
+    return f"{_REGIME_WORDS[regime]} (CEC {'above' if regime in 'BD' else 'up to'} {threshold:g})"
+
+
+def _regime_counts(summary: Summary) -> dict[str, Mapping[str, int]]:
+    by_group = summary["distributions"]["regimes"]
+    return {_EVERYONE: {r: sum(counts[r] for counts in by_group.values()) for r in REGIMES}, **by_group}
+
+
+def _share(part: int, whole: int) -> float:
+    return part / whole if whole else math.nan
+
+
+def regime_table(summary: Summary) -> Table:
+    """Pairs by group and regime."""
+    threshold = summary["settings"]["consistency_threshold"]
+    records = [
+        {
+            "group": group,
+            "regime": regime,
+            "pairs": counts[regime],
+            "share": summary["regimes"][regime] if group == _EVERYONE else _share(counts[regime], sum(counts.values())),
+            "meaning": regime_meaning(regime, threshold),
+        }
+        for group, counts in _regime_counts(summary).items()
+        for regime in REGIMES
+    ]
+    columns = (
+        text("group"),
+        text("regime"),
+        Column("pairs", "whole"),
+        Column("share", "share"),
+        flag(lambda r: "different reasoning" if r["regime"] in "BD" else ""),
+        Column("meaning", "long text"),
+    )
+    highlights = [Highlight("regime", "equals", "B"), Highlight("regime", "equals", "D", "strong")]
+    caption = "Share of pairs in each regime, by group of the person"
+    return Table("Regimes", caption, columns, records, highlights, needs=("regimes",))
+
+
+def plane_table(summary: Summary) -> Table:
+    """Flip rate and CEC score by group."""
+    cec = summary["cec"]
+    records = []
+    for group, counts in _regime_counts(summary).items():
+        total, is_all = sum(counts.values()), group == _EVERYONE
+        records.append(
+            {
+                "group": group,
+                "flips": summary["outcome"]["pfr"] if is_all else _share(counts["C"] + counts["D"], total),
+                "cec": cec["mean"] if is_all else cec["by_group"].get(group),
+                "pairs": total,
+            }
+        )
+    columns = (
+        text("group"),
+        Column("flip rate", "share", "flips"),
+        Column("mean CEC score", "number", "cec"),
+        Column("pairs", "whole"),
+    )
+    return Table("Plane", "Decisions and reasoning of pairs", columns, records, needs=("regimes",))
+
+
+def density_table(summary: Summary) -> Table:
+    """Pairs by size of the score difference and by CEC score."""
+    found, tau = summary["distributions"]["plane"], summary["settings"]["consistency_threshold"]
+    across, up = found["difference_edges"], found["cec_edges"]
+    records = []
+    for left, right in ((0.0, 0.1), (0.1, 0.25), (0.25, 0.5), (0.5, 1.01)):
+        row = {"apart": f"{left:g} to {min(right, 1):g}", "low": 0, "high": 0}
+        for i, j, n in found["cells"]:
+            if left <= abs(across[i] + across[i + 1]) / 2 < right:
+                row["high" if up[j] >= tau - 1e-9 else "low"] += n
+        records.append(row)
+    columns = (
+        text("score difference", "apart"),
+        Column(f"CEC up to about {tau:g}", "whole", "low"),
+        Column(f"CEC above about {tau:g}", "whole", "high"),
+    )
+    caption = "Pairs by difference in scores and CEC score"
+    return Table("Density", caption, columns, records, needs=("regimes", "probability"))
+
+
+def _labeled_counts(data: Summary) -> dict[str, Mapping[str, int]]:
+    """Pairs by regime with all pairs last, so that groups have the same colors as in other charts."""
+    everyone, *groups = _regime_counts(data).items()
+    return {label_of(name): counts for name, counts in (*groups, everyone)}
+
+
+def regimes(data: Summary) -> alt.Chart:
+    """Share of pairs in each regime, for everyone and by group of the person."""
+    counts, words = _labeled_counts(data), {r: f"{r}: {meaning}" for r, meaning in _REGIME_WORDS.items()}
+    rows = [
+        {"group": name, "regime": words[r], "share": n[r] / sum(n.values()), "pairs": n[r], "place": place}
+        for name, n in counts.items()
+        if sum(n.values())
+        for place, r in enumerate(REGIMES)
+    ]
+    check_any(rows, "no pair was scored")
+    colors = alt.Scale(domain=list(words.values()), range="ordinal")
+    bars = chart_of(rows).mark_bar(height={"band": 0.7})
+    chart = bars.encode(
+        x=quantity(alt.X, "share", "Share of pairs", percent=True, domain=[0, 1]),
+        y=lines_of(list(counts), "group"),
+        color=alt.Color("regime:N", scale=colors, legend=alt.Legend(columns=2, labelLimit=260)),
+        order=alt.Order("place:Q"),
+        tooltip=tooltips("group", "regime", ("share", ".1%"), ("pairs", ",")),
+    )
+    return finished(
+        chart, "Stacked bars: share of pairs in the regimes A to D, for all pairs and by group.", 30 * len(counts)
+    )
+
+
+def plane(data: Summary) -> alt.Chart:
+    """Each group by how often decisions differ and how far reasoning differs, and the level of placebo pairs."""
+    counts, means = _labeled_counts(data), data["cec"]["by_group"]
+    rows = [
+        {
+            "group": name,
+            "pfr": (n["C"] + n["D"]) / sum(n.values()),
+            "cec": data["cec"]["mean"] if name == _EVERYONE else means.get(name),
+            "pairs": sum(n.values()),
+        }
+        for name, n in counts.items()
+        if sum(n.values())
+    ]
+    rows = [row for row in rows if is_number(row["cec"])]
+    check_any(rows, "no pair was scored")
+    tau = data["settings"]["consistency_threshold"]
+    top = min(1.0, max(0.2, 1.25 * max(row["pfr"] for row in rows)))
+    x = quantity(alt.X, "pfr", "Prediction flip rate", percent=True, domain=[0, top])
+    y = quantity(alt.Y, "cec", "Mean CEC score", domain=[0, 1])
+    corners = [
+        {
+            "letter": letter,
+            "pfr": top * (0.06 if letter in "AB" else 0.94),
+            "cec": tau / 2 if letter in "AC" else (3 + tau) / 4,
+        }
+        for letter in REGIMES
+    ]
+    points = chart_of(rows).mark_point(size=150)
+    points = points.encode(
+        x=x,
+        y=y,
+        color=group_color(list(counts)),
+        shape=group_shape(list(counts)),
+        tooltip=tooltips("group", ("pfr", ".1%", "flip rate"), ("cec", ".3f", "mean CEC"), ("pairs", ",")),
+    )
+    layers: list[Any] = [
+        chart_of(corners).mark_text(style="corner").encode(x=x, y=y, text=alt.Text("letter:N")),
+        *guide_y(tau, f"consistency threshold {tau:g}", "guide"),
+    ]
+    found = data["evidence"]
+    if found is not None and is_number(found["placebo_mean"]):
+        lines = {"placebo": ("floor", found["placebo_mean"]), "compared": ("compared", found["compared_mean"])}
+        highest = max(lines, key=lambda name: lines[name][1])
+        for name, (style, value) in lines.items():
+            words = f"{name} pairs {decimal(value)}"
+            layers += guide_y(value, words, style, side="left", is_above=name == highest)
+    return finished(
+        alt.layer(*layers, points),
+        "Points: prediction flip rate and mean CEC score of all pairs and of each group, with the consistency "
+        "threshold, compared pairs and placebo pairs as horizontal lines.",
+        height=300,
+    )
+
+
+def density(data: Summary) -> alt.Chart:
+    """Number of pairs by difference in scores and CEC score."""
+    found = data["distributions"]["plane"]
+    across, up = found["difference_edges"], found["cec_edges"]
+    rows = [
+        {"left": across[i], "right": across[i + 1], "low": up[j], "high": up[j + 1], "pairs": n}
+        for i, j, n in found["cells"]
+    ]
+    check_any(rows, "no pair was scored")
+    tau = data["settings"]["consistency_threshold"]
+    shades = alt.Scale(type="sqrt", domain=[0, max(r["pairs"] for r in rows)], range=[0.05, 1])
+    cells = chart_of(rows).mark_rect(style="heat")
+    cells = cells.encode(
+        x=quantity(alt.X, "left", "Score of the match minus score of the person", domain=[-1, 1]),
+        x2=alt.X2("right:Q"),
+        y=quantity(alt.Y, "low", "CEC score", domain=[0, 1]),
+        y2=alt.Y2("high:Q"),
+        fillOpacity=alt.FillOpacity("pairs:Q", scale=shades, legend=None),
+        tooltip=tooltips(
+            ("left", "", "difference from"),
+            ("right", "", "to"),
+            ("low", "", "CEC from"),
+            ("high", "", "to"),
+            ("pairs", ","),
+        ),
+    )
+    return finished(
+        alt.layer(cells, *guide_y(tau, f"consistency threshold {tau:g}", "guide")),
+        "Heat map: number of pairs by difference in scores and CEC score; darker means more pairs.",
+        height=300,
+    )
+
+
+def _regimes(data: Summary) -> str:
+    shares = data["regimes"]
+    return (
+        f"{percent(shares['B'])} of pairs get the same decision for different reasons (regime B), and "
+        f"{percent(shares['A'])} the same decision for the same reasons. Matching noise alone puts many pairs in B, so "
+        "compare this with the excess."
+    )
+
+
+def _plane(data: Summary) -> str:
+    found = data["evidence"]
+    if found is None or not is_number(found["placebo_mean"]):
+        return "Each point is a group. Higher: more different reasoning; farther right: more different decisions."
+    return (
+        "The evidence is the gap between the lines of compared pairs and placebo pairs, which are equally far apart: "
+        f"{decimal(found['compared_mean'])} and {decimal(found['placebo_mean'])}. Points show nearest matches, and may "
+        "be lower."
+    )
+
+
+_DENSITY = (
+    "Darker cells hold more pairs. Pairs near the top middle have almost the same score for different "
+    "reasons: no outcome metric can see them."
+)
+
+
+class Pairs(Section):
+    """Whether two comparable people get the same decision, and for the same reasons."""
+
+    key, title, needs = "regimes", "Decisions and reasoning", ("regimes",)
+    charts = (
+        AuditChart(plane, "Decisions and reasoning by group", _plane, plane_table),
+        AuditChart(regimes, "Regimes", _regimes, regime_table),
+        AuditChart(density, "Pairs by score difference and CEC score", _DENSITY, density_table, is_wide=True),
+    )
+    words: ClassVar = {
+        "match, pair": "A person and the nearest person of a different group with the same label, by financial "
+        "features.",
+        "attribution": "How far a feature moved a person's score away from the score of the average person with their "
+        "label and group.",
+        "baseline": "The mean of the people with the person's label and group; both people of a pair are explained "
+        "from it.",
+        "CEC score": "How differently the model reasons about the two people of a pair: 0 identical reasoning, 1 "
+        "opposed.",
+        "consistency threshold": "The CEC score above which reasoning counts as different.",
+        "input gap": "The part of the CEC score that comes from different inputs under the same weights.",
+        "reasoning gap": "The part of the CEC score that comes from different weights on the same inputs.",
+        "regime": "A: same decision, same reasoning. B: same decision, different reasoning. C: different decision, "
+        "same reasoning. D: both differ.",
+        "prediction flip rate": "The share of pairs whose two people get different decisions: regimes C and D.",
+    }
+
+    prose = (
+        "Each person is paired with the nearest person of a different group who has the same label. Two questions "
+        "are asked about a pair: do both get the same decision, and does the model weigh their features alike? The "
+        "answers define four regimes. Regime B is the one that outcome metrics cannot see."
+    )
+
+    def sheets(self, summary: Summary) -> Sequence[Table]:
+        return (regime_table(summary),)
+
+    def summary_rows(self, summary: Summary) -> Iterable[SummaryRow]:
+        cec, tau = summary["cec"], summary["settings"]["consistency_threshold"]
+        yield "CEC score, mean", cec["mean"], "0 identical reasoning, 1 opposed", "excess"
+        yield "input gap, mean", cec["input_gap"], "different inputs under the same weights", "weighing"
+        yield "reasoning gap, mean", cec["reasoning_gap"], "the same inputs under different weights", "weighing"
+        for regime in REGIMES:
+            yield f"regime {regime}, share", summary["regimes"][regime], regime_meaning(regime, tau), "regimes"
+        flips = summary["outcome"]["pfr"]
+        yield "prediction flip rate", flips, "matched people who get different decisions", "decisions"
+
+    def logged(self, summary: Summary) -> Iterable[tuple[str, Any]]:
+        yield "cec.mean", summary["cec"]["mean"]
+        yield from ((f"regime.{regime}", share) for regime, share in summary["regimes"].items())
+        yield "outcome.pfr", summary["outcome"]["pfr"]

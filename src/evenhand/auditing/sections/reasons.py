@@ -1,0 +1,224 @@
+"""The principal reasons of declined people."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import altair as alt
+
+from evenhand.report.drawing import (
+    STEP,
+    chart_of,
+    check_any,
+    finished,
+    group_color,
+    group_shape,
+    labels_of,
+    lines_of,
+    quantity,
+    tooltips,
+)
+from evenhand.report.formatting import is_number, listed, shortened
+from evenhand.report.section import AuditChart, Section, Summary
+from evenhand.report.tables import (
+    FLAGGED,
+    NOTE,
+    SIGNIFICANT,
+    Column,
+    Highlight,
+    Record,
+    Table,
+    beside_reference,
+    estimate,
+    flag,
+    significance_flag,
+    text,
+)
+
+_PLACES = {"first": "first", "any": "among all"}
+NO_REASONS = "Not available: the audit has no reasons."
+
+
+def rate_table(summary: Summary) -> Table:
+    """How often each reason is given to the declined people of each group."""
+    found = summary["reasons"]
+    columns = (
+        text("reason"),
+        Column("given", "text", lambda r: _PLACES[r["place"]]),
+        text("group"),
+        Column("people", "whole", "n"),
+        Column("declined", "whole", "n_people"),
+        estimate("share of declined", "rate", "share"),
+        estimate("difference, group minus reference", beside_reference("difference"), "share"),
+        Column("p-value", "p", beside_reference("p_value")).detail(),
+        Column("p-value, adjusted", "p", beside_reference("p_value_holm")),
+        Column("test", "text").detail(),
+        flag(lambda r: significance_flag(r["p_value_holm"], "adjusted p-value")),
+        Column("note", "long text", lambda r: "" if r["is_reference"] else r["difference"]["note"]),
+    )
+    beside = f", compared with {found['reference']}" if found else ""
+    caption = f"Reasons of declined people{beside}; finances are not held equal"
+    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
+    return Table("Reason rates", caption, columns, found["rates"] if found else [], highlights, _if_empty(summary))
+
+
+def agreement_table(summary: Summary) -> Table:
+    """Overlap of the reasons of comparable declined people, minus that of placebo pairs."""
+    columns = (
+        Column("measure", "text", "words"),
+        Column("pairs", "share", "compared"),
+        Column("placebo pairs", "share", "placebo"),
+        estimate("excess", lambda r: r["excess"] or "", "share"),
+        Column("p-value, one-sided", "p", lambda r: "" if r["excess"] is None else r["excess"]["p_value"]),
+        Column("people", "whole", lambda r: "" if r["excess"] is None else r["excess"]["n"]),
+        Column("mean of all pairs", "share", "all"),
+        Column("number of pairs", "whole", "n_pairs"),
+        NOTE,
+    )
+    caption = "Reasons that two comparable declined people share; below 0, fewer than placebo pairs share"
+    return Table("Reason agreement", caption, columns, _agreement_records(summary["reasons"]), (), _if_empty(summary))
+
+
+def _agreement_records(found: Mapping[str, Any] | None) -> list[Record]:
+    if found is None:
+        return []
+    words = {"shared": "share of reasons in common", "rank_overlap": "rank-biased overlap"}
+    return [
+        {
+            "words": text_,
+            "compared": found[f"compared_{key}"],
+            "placebo": found[f"placebo_{key}"],
+            "excess": found[f"{key}_excess"],
+            "all": found[key],
+            "n_pairs": found["n_pairs"],
+            "note": "no placebo pairs" if found[f"{key}_excess"] is None else found[f"{key}_excess"]["note"],
+        }
+        for key, text_ in words.items()
+    ]
+
+
+def declined_table(summary: Summary) -> Table:
+    """Declined people of each group, and those without a reason."""
+    found = summary["reasons"]
+    records: list[Record] = [
+        {
+            "group": group,
+            "declined": n,
+            "without": found["without_reason"][group],
+            "shared": found["by_group"].get(group),
+            "note": found["note"],
+        }
+        for group, n in (found["declined"].items() if found else ())
+    ]
+    columns = (
+        text("group"),
+        Column("declined", "whole"),
+        Column("without a reason", "whole", "without"),
+        Column("shared with a declined match", "share", "shared"),
+        NOTE,
+    )
+    caption = "Declined people of each group"
+    return Table("Declined", caption, columns, records, (), _if_empty(summary))
+
+
+def _if_empty(summary: Summary) -> str:
+    found = summary["reasons"]
+    return NO_REASONS if found is None else f"Not available: {found['note'] or 'no one is given a reason'}."
+
+
+_MOST_REASONS = 12
+
+
+def reason_rates(data: Summary) -> alt.Chart:
+    """How often each reason is given to declined people of each group, with 95% intervals; the most frequent first."""
+    found = data["reasons"]
+    rates = [
+        row for row in (found["rates"] if found else ()) if row["place"] == "any" and is_number(row["rate"]["value"])
+    ]
+    check_any(rates, (found and found["note"]) or "no one is given a reason")
+    shown = list(dict.fromkeys(row["reason"] for row in rates))[:_MOST_REASONS]
+    reason_label = dict(zip(shown, labels_of(shown), strict=True))
+    groups = list(dict.fromkeys(row["group"] for row in rates))
+    group_label = dict(zip(groups, labels_of(groups), strict=True))
+    rows = [
+        {
+            "label": reason_label[row["reason"]],
+            "group": group_label[row["group"]],
+            "share": row["rate"]["value"],
+            "low": row["rate"]["low"],
+            "high": row["rate"]["high"],
+            "people": row["n"],
+        }
+        for row in rates
+        if row["reason"] in reason_label
+    ]
+    names = list(group_label.values())
+    lines = lines_of(list(reason_label.values()))
+    beside = alt.YOffset("group:N", scale=alt.Scale(domain=names))
+    top = min(1.0, 1.05 * max(row["high"] for row in rows))
+    tooltip = tooltips(
+        "label", "group", ("share", ".1%"), ("low", ".1%", "95% from"), ("high", ".1%", "to"), ("people", ",")
+    )
+    base = chart_of(rows)
+    x = quantity(alt.X, "low", "Share of declined people with the reason", percent=True, domain=[0, top])
+    layers = [
+        base.mark_rule(style="interval").encode(
+            x=x, x2=alt.X2("high:Q"), y=lines, yOffset=beside, color=group_color(names), tooltip=tooltip
+        ),
+        base.mark_point().encode(
+            x=alt.X("share:Q"),
+            y=lines,
+            yOffset=beside,
+            color=group_color(names),
+            shape=group_shape(names),
+            tooltip=tooltip,
+        ),
+    ]
+    height = max(STEP, 14 * len(names)) * len(reason_label)
+    return finished(
+        alt.layer(*layers),
+        "Points with 95% intervals: share of declined people of each group who are given each reason, the most "
+        "frequent reasons first.",
+        height,
+    )
+
+
+def _reasons(data: Summary) -> str:
+    found = data["reasons"]
+    called = [r for r in found["rates"] if is_number(r["p_value_holm"]) and r["p_value_holm"] <= 0.05]
+    asked = [r for r in found["rates"] if is_number(r["p_value_holm"])]
+    names = list(dict.fromkeys(shortened(r["reason"], 40) for r in called))[:3]
+    which = f", most of all {listed(names)}" if names else ""
+    return (
+        f"Up to {found['n_reasons']} reasons of each declined person. Compared with "
+        f"{shortened(found['reference'], 40)}, {len(called)} of {len(asked)} shares, of first and of all reasons, "
+        f"differ after adjustment for their number{which}."
+    )
+
+
+class Reasons(Section):
+    """How often each reason is given to which group, and how many reasons comparable people share."""
+
+    key, title, reads = "reasons-given", "Reason codes", "reasons"
+    charts = (AuditChart(reason_rates, "Reasons of declined people", _reasons, rate_table, is_wide=True),)
+    words: ClassVar = {
+        "principal reasons": "What lowers the score of a declined person the most, measured from the mean of approved "
+        "people; features that share a reason are added up.",
+        "rank-biased overlap": "How alike two ordered lists of reasons are, where the first reasons count most: 0 "
+        "nothing in common, 1 identical.",
+    }
+
+    def paragraphs(self, summary: Summary) -> Sequence[str]:
+        found = summary["reasons"]
+        return (
+            f"The reason codes that declined applicants would be given: up to {found['n_reasons']} principal reasons "
+            f"each. They are {found['source']}. Shares by group do not hold finances equal, but the comparison of "
+            "comparable people with placebo pairs does. Whether a notice is right or complete is not judged here.",
+        )
+
+    def tables(self, summary: Summary) -> Sequence[Table]:
+        return (agreement_table(summary), declined_table(summary))
+
+    def sheets(self, summary: Summary) -> Sequence[Table]:
+        return (rate_table(summary), *self.tables(summary))  # also without reasons: the sheets say so

@@ -1,0 +1,216 @@
+"""Regressions of outcomes on the group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import altair as alt
+
+from evenhand.report.drawing import (
+    NothingToDrawError,
+    chart_of,
+    check_any,
+    finished,
+    label_of,
+    lines_of,
+    quantity,
+    tooltips,
+)
+from evenhand.report.formatting import is_number, shortened
+from evenhand.report.section import AuditChart, Section, Summary
+from evenhand.report.tables import (
+    FLAGGED,
+    SIGNIFICANT,
+    Column,
+    Highlight,
+    Record,
+    Table,
+    estimate,
+    flag,
+    joined,
+    significance_flag,
+    text,
+)
+
+_NOT_ASKED = "Not available: the audit was run without regressions (`regressions=True`, --regressions)."
+_CONTROLS = {
+    "none": "nothing",
+    "financial features": "finances",
+    "all inputs": "all inputs",
+    "matched pairs": "matched pairs",
+}
+_METHODS = {"logit": "logit, average marginal effect", "ols": "least squares"}
+_MOST_LINES = 12
+
+
+def regression_table(summary: Summary, column: str | None = None) -> Table:
+    """Regressions for everyone and within segments: all of them, or those of one column; "" for everyone."""
+    found = summary.get("regressions") or {"outcomes": (), "rows": (), "reference": "the reference group"}
+    described = {one["outcome"]: one for one in found["outcomes"]}
+    records = [
+        {**row, "of": described[row["outcome"]]} for row in found["rows"] if column is None or row["column"] == column
+    ]
+    columns = (
+        text("column").detail(),
+        text("segment") if column else text("segment").detail(),
+        text("outcome"),
+        text("group"),
+        Column("held equal", "text", lambda r: _CONTROLS[r["controls"]]),
+        estimate("group minus reference", "effect"),
+        Column("unit", "text", "of/unit").detail(),
+        Column("method", "text", _method).detail(),
+        Column("standard error", "number", "effect/standard_error").detail(),
+        Column("p-value, two-sided", "p", "effect/p_value").detail(),
+        Column("p-value, adjusted", "p", lambda r: "" if r["controls"] == "matched pairs" else r["p_adjusted"]),
+        Column("people", "whole", "effect/n_people"),
+        Column("people, group", "whole", "effect/n_group").detail(),
+        Column("columns held equal", "whole", "effect/n_controls").detail(),
+        flag(lambda r: significance_flag(r["p_adjusted"], "adjusted p-value")),
+        Column("note", "long text", lambda r: joined(r["effect"]["note"], _lacking(r))),
+    )
+    within = f" within values of {column}" if column else ""
+    words = f"Outcomes of each group minus those of {found['reference']} by regression{within}"
+    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
+    return Table("Regressions", words, columns, records, highlights, _NOT_ASKED)
+
+
+def _method(record: Record) -> str:
+    return "pairs" if record["controls"] == "matched pairs" else _METHODS[record["of"]["method"]]
+
+
+def _lacking(record: Record) -> str:
+    """How many people have no outcome, in the row for everyone without controls."""
+    n = record["of"]["n_missing"]
+    return f"{n:,} people without this outcome" if n and record["controls"] == "none" and not record["column"] else ""
+
+
+def regression_notes(summary: Summary) -> tuple[str, ...]:
+    """What is held equal, and what is not."""
+    found = summary["regressions"]
+    errors = {
+        "robust": "robust to unequal variances (HC1; White's for logits)",
+        "clustered": "clustered by applicant",
+    }
+    notes = [
+        "A decision is regressed with a logit and shown as an average marginal effect, in shares of people; anything "
+        "else with least squares, in its unit. "
+        f"Standard errors are {errors[found['errors']]}. p-values are adjusted (Holm) over groups and outcomes, and "
+        "over the segments of a column, with the same controls; the table of score gaps adjusts those of matched "
+        "pairs.",
+    ]
+    finances = found["controls"].get("financial features", ())
+    if finances:
+        notes.append(f"Finances held equal: {', '.join(shortened(name, 40) for name in finances)}.")
+    notes += [f"Not held equal: {shortened(name, 40)}, because {why}." for name, why in found["left_out"].items()]
+    return (*notes, *(f"{note[:1].upper()}{note[1:]}." for note in found["notes"]))
+
+
+def coefficients(data: Summary) -> alt.Chart:
+    """The group's effect on every outcome as more is held equal, in standard deviations of the outcome."""
+    found = data.get("regressions")
+    if not found:
+        raise NothingToDrawError("There are no regressions: run `audit` with `regressions=True` for this chart.")
+    spread = {one["outcome"]: one["standard_deviation"] for one in found["outcomes"]}
+    several = len({row["group"] for row in found["rows"]}) > 1
+    rows = [_point(row, spread[row["outcome"]], several) for row in found["rows"] if not row["column"]]
+    rows = [row for row in rows if is_number(row["value"])]
+    check_any(rows, "no regression could be estimated")
+    names = list(dict.fromkeys(row["label"] for row in rows))[:_MOST_LINES]
+    rows = [row for row in rows if row["label"] in names]
+    sets = [words for words in _CONTROLS.values() if any(row["controls"] == words for row in rows)]
+    reference, group = shortened(found["reference"], 16), shortened(found["rows"][0]["group"], 16)
+    title = f"{'Group' if several else group} minus {reference}, standard deviations"
+    offset = alt.YOffset("controls:N", sort=None, scale=alt.Scale(domain=sets))
+    base = chart_of(rows)
+    tooltip = tooltips("label", "controls", "shown", ("people", ","))
+    legend, scale = alt.Legend(title="held equal", columns=2), alt.Scale(domain=sets)
+    color = alt.Color("controls:N", sort=None, scale=scale, legend=legend)
+    shape = alt.Shape("controls:N", sort=None, scale=scale, legend=legend)
+    x = quantity(alt.X, "low", title, zero=False)
+    layers = (
+        chart_of([{"at": 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q")),
+        base.mark_rule(strokeWidth=2).encode(
+            x=x, x2=alt.X2("high:Q"), y=lines_of(names), yOffset=offset, color=color, tooltip=tooltip
+        ),
+        base.mark_point(size=60, filled=True, opacity=1).encode(
+            x=alt.X("value:Q", title=title),
+            y=lines_of(names),
+            yOffset=offset,
+            color=color,
+            shape=shape,
+            tooltip=tooltip,
+        ),
+    )
+    description = "Points with 95% intervals: effect of the group on each outcome, as more is held equal."
+    return finished(alt.layer(*layers), description, 18 * len(sets) * len(names) + 8 * len(names))
+
+
+def _point(row: Record, spread: float, several: bool) -> dict[str, Any]:
+    effect = row["effect"]
+    scale = 1 / spread if spread else 0.0
+    ends = {name: effect[name] * scale if is_number(effect[name]) else None for name in ("value", "low", "high")}
+    label = f"{row['outcome']}: {shortened(row['group'], 30)}" if several else row["outcome"]
+    return {
+        "label": label_of(label),
+        "controls": _CONTROLS[row["controls"]],
+        "shown": f"{effect['value']:.4g} ({effect['low']:.4g} to {effect['high']:.4g})"
+        if is_number(effect["low"])
+        else "",
+        "people": effect["n_people"],
+        **ends,
+    }
+
+
+def regression_caption(data: Summary) -> str:
+    """How many differences are beyond chance, with and without equal inputs."""
+    found = data["regressions"]
+    rows = [row for row in found["rows"] if not row["column"] and is_number(row["p_adjusted"])]
+    parts = []
+    for controls, words in (("none", "nothing"), ("all inputs", "all inputs")):
+        among = [row for row in rows if row["controls"] == controls]
+        clear = [row for row in among if row["p_adjusted"] <= SIGNIFICANT]
+        if among:
+            parts.append(f"{len(clear)} of {len(among)} with {words} held equal")
+    said = ", ".join(parts) or "none could be tested"
+    return (
+        f"Differences beyond chance after adjustment: {said}. If a difference disappears as more is held equal, it "
+        "runs through what is held equal."
+    )
+
+
+class Regressions(Section):
+    """The effect of the group on outcomes, as more is held equal."""
+
+    key, title, reads, is_pooled = "regressions", "Regressions", "regressions", True
+    charts = (
+        AuditChart(
+            coefficients,
+            "Effect of the group as more is held equal",
+            regression_caption,
+            lambda summary: regression_table(summary, ""),
+            is_wide=True,
+        ),
+    )
+    words: ClassVar = {
+        "held equal": "What a regression controls for.",
+        "average marginal effect": "How much the share of favorable decisions would change if everyone were in the "
+        "group rather than in the reference group, all else being equal.",
+    }
+
+    prose = (
+        "The same outcomes by regression, as in a fair-lending file: on the group alone, with the financial "
+        "features held equal, and with all inputs held equal except those that reveal the group. What remains with "
+        "all inputs held equal does not run through them one by one; if decisions follow from the inputs by a "
+        "linear score, nothing remains to be estimated. Matched pairs hold finances and label equal."
+    )
+
+    def tables(self, summary: Summary) -> Sequence[Table]:
+        columns = dict.fromkeys(row["column"] for row in summary["regressions"]["rows"])  # "" for everyone first
+        return [regression_table(summary, column) for column in columns]
+
+    def notes(self, summary: Summary) -> Sequence[str]:
+        return regression_notes(summary)
+
+    def sheets(self, summary: Summary) -> Sequence[Table]:
+        return (regression_table(summary),)  # also if not asked for: the sheet says so

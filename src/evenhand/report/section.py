@@ -1,0 +1,265 @@
+"""A section: one feature of an audit's result, with everything that is shown, compared and logged of it.
+
+Sections read the summary (`AuditResult.to_dict`) and compute nothing when they show it. Page, workbook, memo, terminal,
+charts, comparisons, histories, MLflow and the schema of the JSON are made from a list of sections.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import altair as alt
+
+from evenhand.report import frame
+from evenhand.report.drawing import NothingToDrawError, unchecked
+from evenhand.report.schema import schema_of
+from evenhand.report.tables import Table
+
+Summary: TypeAlias = Mapping[str, Any]
+Part: TypeAlias = Literal["score_gap", "inputs", "weighing", "excess", "outcome", "feature", "other"]
+Scale: TypeAlias = Literal["difference", "ratio"]
+SummaryRow: TypeAlias = tuple[Any, ...]
+"""A row of the summary: metric, value or estimate, note, and what it needs."""
+
+NO_EVIDENCE = "Not available: the audit was run with evidence=False."
+_OF_ONE_DRAW = "Groups are drawn: whatever is not in the table of pooled metrics comes from the first draw."
+
+
+def lacking(summary: Summary, *needs: str) -> str:
+    """Why the first unmet need is not met; empty if all are met.
+
+    A need is a key of what may not be possible, ``"labels"``, ``"scores"``, or ``"probability"`` for scores that are
+    probabilities.
+
+    Examples
+    --------
+    >>> lacking({}, "weighing")
+    ''
+    >>> scope = {"outcome": "value", "has_labels": True, "not_possible": {"weighing": "There is no model."}}
+    >>> lacking({"scope": scope}, "weighing"), lacking({"scope": scope}, "probability")
+    ('There is no model.', 'The outcome is not a probability.')
+    """
+    scope = summary.get("scope")
+    if not scope:
+        return ""
+    why = {
+        **scope["not_possible"],
+        **({} if scope["has_labels"] else {"labels": "There are no labels."}),
+        **({"scores": "There are no scores."} if scope["outcome"] == "decision" else {}),
+        **({} if scope["outcome"] == "score" else {"probability": "The outcome is not a probability."}),
+    }
+    return next((why[need] for need in needs if need in why), "")
+
+
+@dataclass(frozen=True)
+class AuditChart:
+    """A chart of an audit.
+
+    Attributes
+    ----------
+    draw
+        Draws the chart from an audit's summary; the function's name is the chart's.
+    title
+        Title of the chart on the page.
+    caption
+        What to see in it: fixed, or computed from the summary.
+    table
+        The numbers behind it, from the summary.
+    is_wide
+        Whether it takes the whole width of the page.
+    """
+
+    draw: Callable[[Summary], alt.Chart]
+    title: str
+    caption: str | Callable[[Summary], str]
+    table: Callable[[Summary], Table]
+    is_wide: bool = False
+
+    @property
+    def name(self) -> str:
+        """Name, as in `result.plot`."""
+        return self.draw.__name__
+
+    def drawn(self, summary: Summary) -> alt.Chart:
+        """The chart.
+
+        Raises
+        ------
+        NothingToDrawError
+            If there is nothing to draw, or the given inputs do not allow it.
+        """
+        why = lacking(summary, *self.table(summary).needs)
+        if why:
+            raise NothingToDrawError(why)
+        return self.draw(summary)
+
+    def panel(self, summary: Summary) -> frame.Panel:
+        """The chart on a page, or why there is nothing to draw."""
+        table = self.table(summary)
+        try:
+            with unchecked():
+                chart = self.draw(summary)
+        except NothingToDrawError as nothing:
+            return frame.panel_of(self.name, self.title, "", str(nothing), table, is_wide=self.is_wide)
+        caption = self.caption if isinstance(self.caption, str) else self.caption(summary)
+        return frame.panel_of(self.name, self.title, caption, chart, table, is_wide=self.is_wide)
+
+
+@dataclass(frozen=True)
+class AuditMetric:
+    """A metric of an audit and its uncertainty, for comparisons, histories and MLflow.
+
+    Attributes
+    ----------
+    key
+        The same in every audit: "excess", "score_gap: female minus male", "auc".
+    part
+        What it is about: one of the four questions, decisions, one feature's part of the excess, or something else.
+    words
+        The metric for a reader.
+    standard_error
+        Standard error of the value, or of its logarithm if `scale` is "ratio". NaN if there is none.
+    df
+        Degrees of freedom; infinite for a normal approximation.
+    scale
+        "difference": two of them are compared by subtraction; "ratio": by division.
+    finding
+        The question that it answers; None for all other metrics.
+    unit, groups
+        For score gaps: log-odds or probability, and the group and the one it is compared with.
+    influence, sign
+        Name of the influences of people on it, and whether they are on the metric or on its negative; None if they are
+        not kept.
+    """
+
+    key: str
+    part: Part
+    words: str
+    value: float
+    standard_error: float
+    df: float = math.inf
+    scale: Scale = "difference"
+    note: str = ""
+    finding: Literal["score_gap", "inputs", "weighing", "excess"] | None = None
+    unit: str = ""
+    groups: tuple[str, str] | None = None
+    influence: str | None = None
+    sign: float = 1.0
+
+    @property
+    def has_error(self) -> bool:
+        """Whether there is a value with a standard error."""
+        return math.isfinite(self.value) and math.isfinite(self.standard_error)
+
+
+def number(value: float | None) -> float:
+    """A number of the summary, which is None where the summary was read from JSON and could not be estimated."""
+    return math.nan if value is None else float(value)
+
+
+class Section:
+    """One feature of an audit's result; a subclass says what it has, and the rest is empty.
+
+    Attributes
+    ----------
+    key, title
+        Id and heading on the page. `key` is also the summary's key of what `of` returns.
+    reads
+        A key of the summary without which the section is absent.
+    needs
+        What must have been given, as in `lacking`; else the section is absent, and the scope says why.
+    charts, prose, words
+        Charts in order, a paragraph that comes first, and terms for the glossary.
+    is_pooled
+        Whether its numbers are pooled over draws, if groups are known as probabilities.
+    is_logged
+        Whether MLflow gets its metrics; those of the four findings are logged anyway.
+    result
+        The dataclass that `of` returns; the schema of the JSON follows from it.
+    """
+
+    key: ClassVar[str]
+    title: ClassVar[str]
+    reads: ClassVar[str] = ""
+    needs: ClassVar[tuple[str, ...]] = ()
+    charts: ClassVar[tuple[AuditChart, ...]] = ()
+    prose: ClassVar[str] = ""
+    words: ClassVar[Mapping[str, str]] = {}
+    is_pooled: ClassVar[bool] = False
+    is_logged: ClassVar[bool] = True
+    result: ClassVar[type | None] = None
+
+    def of(self, reference: Any, sums: Any) -> Any:
+        """What the section adds to the result, from what was fitted and the sums over all batches; None for nothing."""
+        return None
+
+    @property
+    def schema(self) -> Mapping[str, Any]:
+        """JSON Schema of the section's keys in the summary, by key."""
+        return {} if self.result is None else {self.key: schema_of(self.result)}
+
+    def is_present(self, summary: Summary) -> bool:
+        """Whether the audit has what the section shows."""
+        return (not self.reads or summary.get(self.reads) is not None) and not lacking(summary, *self.needs)
+
+    def paragraphs(self, summary: Summary) -> Sequence[str]:
+        """What comes first, if `prose` alone cannot say it."""
+        return (self.prose,) if self.prose else ()
+
+    def facts(self, summary: Summary) -> Sequence[tuple[str, str]]:
+        """Names and values."""
+        return ()
+
+    def tables(self, summary: Summary) -> Sequence[Table]:
+        """Tables of page and memo, besides those behind charts."""
+        return ()
+
+    def notes(self, summary: Summary) -> Sequence[str]:
+        """Reservations below the tables."""
+        return ()
+
+    def sheets(self, summary: Summary) -> Sequence[Table]:
+        """Tables of the workbook, and of `AuditResult.tables`; by default those of the page and behind its charts."""
+        if not self.is_present(summary):
+            return ()
+        tables = [*self.tables(summary), *(chart.table(summary) for chart in self.charts)]
+        return list({table.name: table for table in tables}.values())
+
+    def summary_rows(self, summary: Summary) -> Iterable[SummaryRow]:
+        """Rows of `AuditResult.summary`."""
+        return ()
+
+    def metrics(self, summary: Summary, reference: str) -> Iterable[AuditMetric]:
+        """Metrics to compare and to follow over time; `reference` is the group that others are compared with."""
+        return ()
+
+    def logged(self, summary: Summary) -> Iterable[tuple[str, Any]]:
+        """Names and numbers for MLflow; by default its metrics."""
+        if self.is_logged and self.is_present(summary):
+            for metric in self.metrics(summary, summary["outcome"]["approvals"]["reference"]):
+                yield f"{self.key}.{metric.key}", metric.value
+
+    def on_page(self, summary: Summary) -> frame.Section | None:
+        """The section of the page; None if there is nothing to show."""
+        if not self.is_present(summary):
+            return None
+        panels = [c.panel(summary) for c in self.charts if not lacking(summary, *c.table(summary).needs)]
+        tables = [table for table in self.tables(summary) if not lacking(summary, *table.needs)]
+        drawn = (_OF_ONE_DRAW,) if "drawn_groups" in summary and not self.is_pooled else ()
+        return frame.Section(
+            self.key,
+            self.title,
+            (*self.paragraphs(summary), *drawn),
+            facts=self.facts(summary),
+            panels=panels,
+            tables=tables,
+            notes=self.notes(summary),
+        )
+
+
+def sheets_of(summary: Summary, sections: Sequence[Section]) -> list[Table]:
+    """The tables of the workbook that the given inputs allow."""
+    return [t for section in sections for t in section.sheets(summary) if not lacking(summary, *t.needs)]
