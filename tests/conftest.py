@@ -27,8 +27,9 @@ import evenhand as eh
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
 
 settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=150, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
+settings.register_profile("nightly", settings.get_profile("dev"), max_examples=300)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
 
 
 def pytest_collection_finish():
