@@ -83,6 +83,23 @@ def near_triples_only(monkeypatch):
 
 
 @pytest.fixture
+def full_disk():
+    """A context in which no file can grow beyond some bytes, as on a disk that fills up."""
+    resource = pytest.importorskip("resource", reason="the size of files cannot be limited here")
+
+    @contextlib.contextmanager
+    def limited(n_bytes):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    return limited
+
+
+@pytest.fixture
 def rng():
     return np.random.default_rng(0)
 

@@ -40,7 +40,9 @@ def without_reader(words):
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize(("gate", "code"), [("cec.mean > 2", 0), ("cec.mean > -1", 1)])
+@pytest.mark.parametrize(
+    ("gate", "code"), [pytest.param("cec.mean > 2", 0, marks=pytest.mark.slow), ("cec.mean > -1", 1)]
+)
 def test_a_reader_that_leaves_changes_neither_files_nor_exit_code(command, gate, code, tmp_path):
     found, said = without_reader([*command, "--fail-on", gate, "--out", str(tmp_path / "out")])
     assert found == code, said

@@ -78,7 +78,10 @@ EXECUTORS = {
 }
 
 
-@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize(
+    "kind",
+    ["threads", "spawn", pytest.param("forkserver", marks=pytest.mark.slow), pytest.param("dask", marks=pytest.mark.slow)],
+)
 def test_any_executor_finds_the_same_to_the_last_bit_and_is_left_running(audited, expected, kind):
     with EXECUTORS[kind]() as executor:
         folder = audited(kind, engine=executor)
@@ -108,7 +111,10 @@ def crews(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize(("engine", "n_jobs"), [("threads", 2), ("threads", 5), ("processes", 2), ("processes", 3)])
+@pytest.mark.parametrize(
+    ("engine", "n_jobs"),
+    [("threads", 2), ("threads", 5), ("processes", 2), pytest.param("processes", 3, marks=pytest.mark.slow)],
+)
 def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monkeypatch, crews, engine, n_jobs):
     monkeypatch.setattr("evenhand.auditing.streaming.stored._FEWEST_IN_RANGE", 100)
     monkeypatch.setattr("evenhand.metrics.excess._MOST_SUMS", 10_000)
@@ -121,6 +127,7 @@ def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monk
     assert first[0].keys() == expected[0].keys()
 
 
+@pytest.mark.slow  # a worker lost on the way is also such an audit
 def test_a_resumed_audit_of_many_people_is_finished_by_processes(audited, expected, monkeypatch, crews):
     monkeypatch.setattr(finishing, "_MANY_PEOPLE", 600)
     folder = audited("resumed", engine="threads", n_jobs=2)
@@ -203,7 +210,9 @@ class _Homebound(torch.nn.Module):
     ("kind", "told"),
     [
         (_Locked, r"TypeError: cannot pickle '_thread\.lock' object"),
-        (_Homebound, "(AssertionError: at home only|ModuleNotFoundError: No module named .*)"),
+        pytest.param(
+            _Homebound, "(AssertionError: at home only|ModuleNotFoundError: No module named .*)", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_model_that_cannot_be_sent_stays_here_and_that_is_written_down(audited, network, eager, kind, told):
@@ -267,7 +276,7 @@ def _workers():
     return [child.pid for child in children if "evenhand.system.processes" in child.cmdline()]
 
 
-@pytest.mark.parametrize("kind", ["executor", "processes"])
+@pytest.mark.parametrize("kind", [pytest.param("executor", marks=pytest.mark.slow), "processes"])
 def test_a_killed_worker_is_told_of_and_resumed_without_what_it_left(tmp_path, network, applicants, streamed, kind):
     model, table = network(), applicants(3000)
     (tmp_path / "whole").mkdir()
@@ -292,7 +301,7 @@ def test_a_killed_worker_is_told_of_and_resumed_without_what_it_left(tmp_path, n
     assert _written(tmp_path / "killed" / "audit") == _written(tmp_path / "whole" / "audit")
 
 
-@pytest.mark.parametrize("n_kept", [0, 3])
+@pytest.mark.parametrize("n_kept", [pytest.param(0, marks=pytest.mark.slow), 3])
 def test_ctrl_c_ends_at_once_and_says_what_is_kept_where_something_is(tmp_path, applicants, n_kept):
     source, out = tmp_path / "people.parquet", tmp_path / "audit"
     applicants(8000).to_parquet(source)

@@ -30,7 +30,7 @@ def without_time(path):
     return [line for line in path.read_text().splitlines() if '"created"' not in line]
 
 
-@pytest.mark.integration
+@pytest.mark.slow  # workers that are killed, and batches that are lost, are also tested elsewhere
 def test_killed_at_any_moment_it_goes_on_to_the_same_digits(tmp_path, applicants):
     source, whole, out = (tmp_path / name for name in ("people.parquet", "whole", "killed"))
     applicants(4000).to_parquet(source)
