@@ -86,13 +86,13 @@ def check_code_of_page(page, tmp_path, monkeypatch, capsys, language="python"):
 
 
 @pytest.mark.integration
-def test_the_python_of_the_readme_runs_as_pasted(tmp_path):
+def test_the_python_of_the_readme_runs_as_pasted(tmp_path, monkeypatch, capsys):
     (code,) = blocks(ROOT / "README.md", "python")
     assert len([line for line in code.splitlines() if line]) <= 12
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    monkeypatch.chdir(tmp_path)
+    exec(compile(code, "README.md", "exec"), {"__name__": "__main__"})
     (shown,) = blocks(ROOT / "README.md", "console")
-    words, numbers = words_and_numbers(done.stdout)
+    words, numbers = words_and_numbers(capsys.readouterr().out)
     expected_words, expected_numbers = words_and_numbers(shown)
     assert words == expected_words
     assert numbers == pytest.approx(expected_numbers, abs=TOLERANCE)

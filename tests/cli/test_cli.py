@@ -1,4 +1,4 @@
-"""The command line as its user meets it: real processes where exit codes matter, real files throughout."""
+"""The command line as its user meets it, in this process, with real files throughout."""
 
 import hashlib
 import json
@@ -44,20 +44,6 @@ BASICS = ["--label", "outcome", "--group", "sex", "--financial", "income,debt", 
           "--positive-label", "Approved", "--drop-missing"]  # fmt: skip
 
 
-def run(*arguments, monkeypatch, capsys):
-    """Exit code, output and errors of one command, in this process."""
-    monkeypatch.setattr(sys, "argv", ["evenhand", *map(str, arguments)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    captured = capsys.readouterr()
-    return ended.value.code, captured.out, captured.err
-
-
-@pytest.fixture
-def evenhand(monkeypatch, capsys):
-    return lambda *arguments: run(*arguments, monkeypatch=monkeypatch, capsys=capsys)
-
-
 def commands(command=None, path=()):
     """Every command with its path, groups excluded."""
     command = typer.main.get_command(cli.app) if command is None else command
@@ -87,12 +73,16 @@ def test_help_is_there_for_every_command(path, evenhand):
     assert code == 0
     assert "Usage" in out
     if path not in (("version",), ("versions",)):
-        assert tuple(example_of(commands()[path])[-1][: len(path)]) == path
+        *_, example = example_of(commands()[path])
+        assert tuple(example[: len(path)]) == path
+        assert commands()[path].make_context(path[-1], example[len(path) :]).params
 
 
 NETWORK, MINUTES = {("data", "fetch")}, {("calibrate",), ("power",), ("reproduce",), ("search",)}
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("real_pages")
 def test_the_examples_of_the_help_run_one_after_the_other(evenhand, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     examples = {path: example_of(c) for path, c in commands().items() if path not in {("version",)} | NETWORK | MINUTES}
@@ -104,6 +94,7 @@ def test_the_examples_of_the_help_run_one_after_the_other(evenhand, tmp_path, mo
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("real_pages")
 @pytest.mark.parametrize("path", sorted(MINUTES), ids=" ".join)
 def test_the_long_examples_of_the_help_run(path, evenhand, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -112,6 +103,7 @@ def test_the_long_examples_of_the_help_run(path, evenhand, tmp_path, monkeypatch
         assert code == 0, err
 
 
+@pytest.mark.usefixtures("real_pages")
 def test_an_audit_of_a_messy_csv_without_a_model(evenhand, loans, tmp_path):
     code, out, err = evenhand("audit", loans, *BASICS, "--out", tmp_path / "report")
     assert code == 0, err
@@ -375,6 +367,7 @@ def test_datasets_are_listed_and_embedded_ones_need_no_download(evenhand):
     assert "no dataset 'germany'" in err
 
 
+@pytest.mark.usefixtures("real_pages")
 def test_the_demo_runs(evenhand, tmp_path):
     code, out, err = evenhand("demo", "--out", tmp_path)
     assert code == 0, err
@@ -539,6 +532,7 @@ def test_a_search_ends_with_a_page_a_workbook_and_an_audited_model(evenhand, loa
     assert "Search:" in out
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:.*too short to have a direction")
 def test_trees_that_a_search_chose_are_saved_and_audited_with_the_same_figures(evenhand, loans, tmp_path, monkeypatch):
     out_folder = tmp_path / "search"
@@ -592,21 +586,16 @@ def test_a_search_starts_from_a_model_and_compares_with_it(evenhand, loans, tmp_
     assert "There is no model file" in err
 
 
-def test_a_search_without_the_library_of_workbooks_writes_the_rest(evenhand, loans, tmp_path, monkeypatch):
+def test_a_search_without_an_admissible_model_or_the_library_of_workbooks_says_so(
+    evenhand, loans, tmp_path, monkeypatch
+):
     monkeypatch.setitem(sys.modules, "xlsxwriter", None)
-    _, _, err = evenhand(
-        "search", loans, *BASICS, "--candidates", "1", "--folds", "2", "--keep", "auc >= 0.9999",
-        "--out", tmp_path / "search",
-    )  # fmt: skip
-    assert "The workbook needs xlsxwriter, which is not installed: pip install 'evenhand[excel]'." in err
-    assert "Traceback" not in err
-    assert {path.name for path in (tmp_path / "search").glob("search.*")} == {"search.html", "search.json"}
-
-
-def test_a_search_without_an_admissible_model_says_so(evenhand, loans, tmp_path):
     code, out, err = evenhand(
         "search", loans, *BASICS, "--candidates", "1", "--folds", "2", "--keep", "auc >= 0.9999",
         "--out", tmp_path / "search",
     )  # fmt: skip
     assert code == 1, err
     assert "No candidate meets every constraint" in out
+    assert "The workbook needs xlsxwriter, which is not installed: pip install 'evenhand[excel]'." in err
+    assert "Traceback" not in err
+    assert {path.name for path in (tmp_path / "search").glob("search.*")} == {"search.html", "search.json"}

@@ -1,8 +1,11 @@
 """A disk that fills up while the files of an audit are written."""
 
+import pytest
+
 import evenhand as eh
 
 
+@pytest.mark.usefixtures("real_pages")
 def test_all_files_are_written_or_none(tmp_path, monkeypatch, evenhand, full_disk):
     """Pairs and numbers fit on the disk, the page does not."""
     monkeypatch.chdir(tmp_path)

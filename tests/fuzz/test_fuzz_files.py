@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("resource", reason="processes cannot be limited here")
 
-IN_CI = 220
+IN_CI = 44
 PROGRAM = Path(__file__).with_name("many.py")
 
 
