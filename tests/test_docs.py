@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 WRITTEN = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "results" not in page.parts]  # those are outputs
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *WRITTEN]
 TUTORIALS = ROOT / "docs" / "tutorials"
-PAGES_WITH_CODE = [page for page in PAGES if page.name != "README.md" and "```python" in page.read_text("utf-8")]
+SLOW_PAGES = {"docs/searching.md"}  # more than eight seconds
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
@@ -56,8 +56,15 @@ def words_and_numbers(text):
     return NUMBER.sub("#", text).split(), [float(number) for number in NUMBER.findall(text)]
 
 
+def pages_with_code():
+    for page in PAGES:
+        if page.name != "README.md" and "```python" in page.read_text("utf-8"):
+            marks = [pytest.mark.slow] if page_id(page) in SLOW_PAGES else []
+            yield pytest.param(page, id=page_id(page), marks=marks)
+
+
 @pytest.mark.integration
-@pytest.mark.parametrize("page", PAGES_WITH_CODE, ids=page_id)
+@pytest.mark.parametrize("page", pages_with_code())
 def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     check_code_of_page(page, tmp_path, monkeypatch, capsys)
 
