@@ -18,6 +18,7 @@ from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, Thread
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,8 +27,10 @@ from hypothesis import HealthCheck, settings
 from pyarrow.fs import FileSystem
 from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
 
 import evenhand as eh
+from evenhand import cli
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
 
 TESTS = Path(__file__).parent
@@ -40,7 +43,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 
 
 # Tests of these folders audit, search or train; `make unit` is of functions.
-WHOLE = {"auditing", "benchmarks", "cli", "fuzz", "report", "research", "searching", "training"}
+WHOLE = {"auditing", "benchmarks", "cli", "fuzz", "report", "research", "searching", "studies", "training"}
 
 
 def pytest_addoption(parser):
@@ -214,6 +217,55 @@ def audits():
     return made
 
 
+@pytest.fixture(params=["memory", "stream", "command"])
+def entry(request, tmp_path, monkeypatch):
+    """Audits the people of a table through a front, and returns the JSON that it writes.
+
+    Options have their names in Python; what says something of each person is the name of a column.
+    """
+    monkeypatch.setattr(eh.AuditResult, "to_html", lambda _, path, **_options: Path(path).write_text("<html>"))
+    monkeypatch.setattr(eh.AuditResult, "to_excel", lambda _, path: Path(path).write_text("sheets"))
+
+    def audit(model, table, *, features, label, group, front=request.param, **options):
+        people, out = tmp_path / "people.parquet", tmp_path / front
+        table.to_parquet(people, row_group_size=100)
+        if front == "memory":
+            columns = {"sample_weight", "decisions", "ids", "clusters", "by"} & set(options)
+            options |= {name: table[options[name]] for name in columns}
+            eh.audit(model, table[features], table[label], sensitive_features=table[group], **options).to_json(
+                out / "audit.json"
+            )
+        elif front == "stream":
+            roles = {"label": label, "group": group, "features": features}
+            eh.audit_stream(model, people, out=out, batch_rows=100, n_jobs=1, **roles, **options)
+        else:
+            joblib.dump(model, tmp_path / "model.joblib")
+            unused = set(table) - {*features, label, group, *(v for v in options.values() if isinstance(v, str))}
+            words = ["--label", label, "--group", group, "--drop", ",".join(unused - set(options.get("by", ())))]
+            for name, value in options.items():
+                words += _option(name, value, tmp_path)
+            model_file = ["--model", str(tmp_path / "model.joblib"), "--trust-pickle", "--out", str(out)]
+            done = CliRunner().invoke(cli.app, ["audit", str(people), *model_file, *words])
+            if done.exception is not None:
+                raise done.exception
+        return json.loads((out / "audit.json").read_text("utf-8"))
+
+    return audit
+
+
+def _option(name, value, folder):
+    """The words of the command line for an option of Python."""
+    flag = "--" + {"financial_features": "financial", "decisions": "decision", "ids": "id"}.get(name, name).replace(
+        "_", "-"
+    )
+    if name == "limits":
+        return [word for key, number in value.items() for word in ("--limit", f"{key}={number}")]
+    if isinstance(value, dict):
+        (folder / f"{name}.toml").write_text("[reasons]\n" + "".join(f"{k!r} = {v!r}\n" for k, v in value.items()))
+        return [flag, str(folder / f"{name}.toml")]
+    return [flag, ",".join(value) if isinstance(value, list) else str(value)]
+
+
 def _float(number):
     return float(number.replace("\u2212", "-"))
 
@@ -233,7 +285,9 @@ def snapshot(request):
             shown, known = ([NUMBER.sub("#", line) for line in part] for part in (lines, kept[name]))
             assert shown == known, name
             numbers, expected = (NUMBER.findall(" ".join(part)) for part in (lines, kept[name]))
-            assert [_float(n) for n in numbers] == pytest.approx([_float(n) for n in expected], rel=0.01, abs=0.0011), name
+            assert [_float(n) for n in numbers] == pytest.approx([_float(n) for n in expected], rel=0.01, abs=0.0011), (
+                name
+            )
 
     return compare
 

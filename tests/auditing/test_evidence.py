@@ -290,7 +290,6 @@ def related_of_a_blind_model(seed):
     return result.related_metrics().set_index("name")["p_value"]
 
 
-@pytest.mark.slow
 def test_related_metrics_of_a_blind_model_and_random_groups_reject_about_as_often_as_they_may():
     n_audits = 40
     p = pd.DataFrame([related_of_a_blind_model(seed) for seed in range(n_audits)])

@@ -225,7 +225,7 @@ def bound_by_permissions():
         raise OSError("CAP_DAC_OVERRIDE cannot be dropped")
 
 
-@pytest.mark.integration
+@pytest.mark.slow  # as a process without the rights of root
 def test_a_folder_that_is_read_only(tmp_path, people):
     source, model, locked = tmp_path / "people.parquet", tmp_path / "model.skops", tmp_path / "locked"
     people.to_parquet(source)

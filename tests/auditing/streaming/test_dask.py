@@ -52,6 +52,7 @@ def test_a_cluster_finds_what_threads_find_to_the_last_bit(tmp_path, people, net
     _same(remote, local)
 
 
+@pytest.mark.slow  # starts a cluster of its own
 def test_a_cluster_of_this_machine_is_the_default_and_finds_the_same(tmp_path, people, network, streamed, monkeypatch):
     """Also where the paths are relative and workers are in another folder than this process."""
     monkeypatch.chdir(tmp_path)
@@ -94,7 +95,8 @@ def _losing_a_worker(cluster, folder):
     assert killed
 
 
-@pytest.mark.parametrize("is_local", [pytest.param(True, marks=pytest.mark.slow), False])
+@pytest.mark.slow
+@pytest.mark.parametrize("is_local", [True, False])
 def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(
     tmp_path, model, applicants, streamed, cluster, started, is_local
 ):

@@ -79,8 +79,7 @@ EXECUTORS = {
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["threads", "spawn", pytest.param("forkserver", marks=pytest.mark.slow), pytest.param("dask", marks=pytest.mark.slow)],
+    "kind", ["threads", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("spawn", "forkserver", "dask"))]
 )
 def test_any_executor_finds_the_same_to_the_last_bit_and_is_left_running(audited, expected, kind):
     with EXECUTORS[kind]() as executor:
@@ -127,7 +126,7 @@ def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monk
     assert first[0].keys() == expected[0].keys()
 
 
-@pytest.mark.slow  # a worker lost on the way is also such an audit
+@pytest.mark.slow
 def test_a_resumed_audit_of_many_people_is_finished_by_processes(audited, expected, monkeypatch, crews):
     monkeypatch.setattr(finishing, "_MANY_PEOPLE", 600)
     folder = audited("resumed", engine="threads", n_jobs=2)
@@ -136,6 +135,7 @@ def test_a_resumed_audit_of_many_people_is_finished_by_processes(audited, expect
     assert _written(folder / "audit") == expected
 
 
+@pytest.mark.slow
 def test_a_worker_lost_after_the_last_batch_is_told_of_and_the_audit_is_resumed(audited, expected, monkeypatch, crews):
     write_q_values = assemble.write_q_values
 
@@ -163,6 +163,7 @@ def eager(monkeypatch):
     monkeypatch.setattr(local, "_START_SECONDS", 0.0)
 
 
+@pytest.mark.slow
 def test_the_default_takes_processes_once_they_repay(audited, expected, eager):
     folder = audited("local", n_jobs=2)
     assert _who(folder) == "2 processes"
@@ -224,13 +225,14 @@ def test_a_model_that_cannot_be_sent_stays_here_and_that_is_written_down(audited
         audited("refused", model=model, engine="processes", n_jobs=2)
 
 
-def test_the_sentence_of_a_refused_batch_arrives_whole(audited, applicants):
+@pytest.mark.parametrize("kind", ["executor", pytest.param("processes", marks=pytest.mark.slow)])
+def test_the_sentence_of_a_refused_batch_arrives_whole(audited, applicants, kind):
     table = applicants(600)
     table.loc[500, "z1"] = float("nan")
     told = r"people\.parquet' \(batch 5\).*'z1': 1.*\. [0-5] of 6 batches are finished and kept in"
-    for engine in ("processes", ThreadPoolExecutor(1)):
-        with pytest.raises(InvalidInputError, match=told):
-            audited("refused", table=table, reference=applicants(600), engine=engine, n_jobs=2)
+    engine = ThreadPoolExecutor(1) if kind == "executor" else kind
+    with pytest.raises(InvalidInputError, match=told):
+        audited("refused", table=table, reference=applicants(600), engine=engine, n_jobs=2)
 
 
 class _Elsewhere(Executor):
