@@ -50,6 +50,13 @@ def pytest_addoption(parser):
     parser.addoption("--renew", action="store_true", help="write tests/snapshots anew in place of comparing with it")
 
 
+def pytest_ignore_collect(collection_path, config):
+    """What would be left out anyway is not imported either."""
+    if collection_path.parent == TESTS and collection_path.name in WHOLE:
+        return "not integration" in config.option.markexpr or None
+    return None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
     for item in items:

@@ -64,7 +64,7 @@ def pages_with_code():
 
 
 @pytest.mark.integration
-@pytest.mark.parametrize("page", pages_with_code())
+@pytest.mark.parametrize("page", list(pages_with_code()))
 def test_code_of_a_page_runs_and_prints_what_the_page_says(page, tmp_path, monkeypatch, capsys):
     check_code_of_page(page, tmp_path, monkeypatch, capsys)
 

@@ -51,8 +51,7 @@ def test_a_reader_that_leaves_changes_neither_files_nor_exit_code(command, gate,
     assert "Broken" not in said
 
 
-@pytest.mark.parametrize("words", [["--help"], ["data", "list"]])
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(("words", "unbuffered"), [(["--help"], "1"), (["data", "list"], "")])
 def test_commands_without_files_end_well_without_a_reader(words, unbuffered, monkeypatch):
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     assert without_reader([sys.executable, "-m", "evenhand", *words]) == (0, "")
