@@ -814,8 +814,5 @@ def test_an_onnx_file_is_checked_before_it_is_run_here(saved):
 
 
 def test_the_process_that_opens_a_tree_file_loads_no_torch():
-    code = (
-        "import sys, evenhand.models.files.worker, evenhand.models.trees.libraries;"
-        "assert 'torch' not in sys.modules"
-    )
+    code = "import sys, evenhand.models.files.worker, evenhand.models.trees.libraries;assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -112,7 +112,7 @@ def crews(monkeypatch):
 
 @pytest.mark.parametrize(
     ("engine", "n_jobs"),
-    [("threads", 2), ("threads", 5), ("processes", 2), pytest.param("processes", 3, marks=pytest.mark.slow)],
+    [("threads", 2), ("threads", 5), *(pytest.param("processes", n, marks=pytest.mark.slow) for n in (2, 3))],
 )
 def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monkeypatch, crews, engine, n_jobs):
     monkeypatch.setattr("evenhand.auditing.streaming.stored._FEWEST_IN_RANGE", 100)
@@ -278,7 +278,8 @@ def _workers():
     return [child.pid for child in children if "evenhand.system.processes" in child.cmdline()]
 
 
-@pytest.mark.parametrize("kind", [pytest.param("executor", marks=pytest.mark.slow), "processes"])
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["executor", "processes"])
 def test_a_killed_worker_is_told_of_and_resumed_without_what_it_left(tmp_path, network, applicants, streamed, kind):
     model, table = network(), applicants(3000)
     (tmp_path / "whole").mkdir()
@@ -303,7 +304,8 @@ def test_a_killed_worker_is_told_of_and_resumed_without_what_it_left(tmp_path, n
     assert _written(tmp_path / "killed" / "audit") == _written(tmp_path / "whole" / "audit")
 
 
-@pytest.mark.parametrize("n_kept", [pytest.param(0, marks=pytest.mark.slow), 3])
+@pytest.mark.slow
+@pytest.mark.parametrize("n_kept", [0, 3])
 def test_ctrl_c_ends_at_once_and_says_what_is_kept_where_something_is(tmp_path, applicants, n_kept):
     source, out = tmp_path / "people.parquet", tmp_path / "audit"
     applicants(8000).to_parquet(source)

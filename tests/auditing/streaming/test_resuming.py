@@ -137,13 +137,13 @@ def blas_threads():
 
 def test_the_digits_do_not_depend_on_how_many_threads_blas_has(tmp_path, model, applicants, streamed):
     """And BLAS has as many of them afterwards as before."""
-    table = applicants(4000)
+    table = applicants(2000)
     found = {}
     for n in (1, 4):
         (tmp_path / str(n)).mkdir()
         with threadpool_limits(limits=n, user_api="blas"):
             before = blas_threads()
-            found[n] = streamed(model, table, tmp_path / str(n), batch_rows=1000, by=["state"])
+            found[n] = streamed(model, table, tmp_path / str(n), batch_rows=500, by=["state"])
             assert n in before.values()
             assert blas_threads() == before
     assert repr(found[4].to_dict()) == repr(found[1].to_dict())
