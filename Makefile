@@ -30,7 +30,7 @@ TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 unit: $(VENV)/.dev  ## tests of functions, and doctests; no processes, commands or pages: under a minute on two cores
 	$(TESTS) -m "not integration and not slow and not browser"
 
-test: $(VENV)/.dev  ## all default tests: unit tests, processes, clusters, commands, pages and examples; five minutes on two cores
+test: $(VENV)/.dev  ## all default tests: also audits, searches, training, commands, pages, examples; about five minutes on two cores
 	$(TESTS)
 
 slow: $(VENV)/.dev  ## what takes longer, as every night: simulations, long pages and examples, killed workers, damaged files: an hour
