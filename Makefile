@@ -27,41 +27,35 @@ demo: $(VENV)/.base  ## train a plain network on credit-card accounts, audit it,
 # done.
 TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
 
-unit: $(VENV)/.dev  ## tests and doctests that do not start processes: about a minute on two cores
+unit: $(VENV)/.dev  ## tests of functions, and doctests; no processes, commands or pages: under a minute on two cores
 	$(TESTS) -m "not integration and not slow and not browser"
 
-test: $(VENV)/.dev  ## all default tests: unit tests, processes, clusters, commands, pages and examples; five minutes on two cores
+test: $(VENV)/.dev  ## all default tests: also audits, searches, training, commands, pages, examples; about five minutes on two cores
 	$(TESTS)
 
-slow: $(VENV)/.dev  ## tests that take minutes: five folds on real data, hundreds of damaged files
-	$(BIN)/python -m pytest -m slow -s
+slow: $(VENV)/.dev  ## what takes longer, as every night: simulations, long pages and examples, killed workers, damaged files: an hour
+	$(TESTS) -m "slow and not spark"
 
 # The run continues where an earlier one was stopped; build/fuzz/found keeps the files that caused a failure.
 fuzz: $(VENV)/.dev  ## 10,000 damaged model files, plans and audits, then 5,000 spoiled tables: each gives an answer or a sentence
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/many.py --inputs 10000 --out build/fuzz
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" tests/fuzz/test_fuzz_tables.py
 
-$(VENV)/.browser: $(VENV)/.dev
+browser: $(VENV)/.dev  ## the report in Chromium: layout, keyboard, explorer, print, speed: one to two minutes
 	@test -n "$$EVENHAND_CHROMIUM" || command -v chromium >/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    apt-get update -qq && apt-get install -y -qq chromium poppler-utils; \
-	  else echo "make browser needs Chromium: install it, or set EVENHAND_CHROMIUM to its path." >&2; exit 1; fi; }
-	@touch $@
-
-browser: $(VENV)/.browser  ## the report in Chromium: layout, keyboard, explorer, print, speed
+	  echo "make browser needs Chromium: install the packages chromium and poppler-utils, or set EVENHAND_CHROMIUM to its path." >&2; exit 1; }
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
 
 $(VENV)/.spark: $(VENV)/.dev
 	@command -v java >/dev/null || { \
-	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-	    apt-get update -qq && { apt-get install -y -qq openjdk-17-jre-headless || apt-get install -y -qq default-jre-headless; }; \
-	  else echo "make spark needs Java 17 or newer: install a runtime, such as OpenJDK's, with java on the path." >&2; exit 1; fi; }
+	  echo "make spark needs Java 17 or newer: install a runtime, such as the package openjdk-17-jre-headless, with java on the path." >&2; exit 1; }
 	@java -version 2>&1 | awk -F'"' 'NR == 1 && $$2 + 0 < 17 { print "make spark needs Java 17 or newer, got " $$2 "."; exit 1 }' >&2
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev,spark]'
 	@touch $@
 
+SPARK_TESTS ?= spark and not slow
 spark: $(VENV)/.spark  ## audits on two Spark executors, also through Spark Connect: a few minutes on two cores
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "spark and not slow" --basetemp $(VENV)/spark-tests tests/auditing/streaming/test_spark.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "$(SPARK_TESTS)" --basetemp $(VENV)/spark-tests tests/auditing/streaming/test_spark.py
 
 lint: $(VENV)/.dev  ## ruff format and check, and the layers of imports
 	$(BIN)/ruff format --check .

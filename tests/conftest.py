@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import gc
+import json
 import logging
 import os
 import re
@@ -10,25 +11,57 @@ import subprocess
 import sys
 import threading
 import urllib.request
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
 from pyarrow.fs import FileSystem
+from sklearn.ensemble import GradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from typer.testing import CliRunner
 
 import evenhand as eh
+from evenhand import cli
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
 
+TESTS = Path(__file__).parent
+NUMBER = re.compile(r"[-\u2212]?\d+(?:\.\d+)?")
+
 settings.register_profile("dev", max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("ci", settings.get_profile("dev"), max_examples=150, derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "dev")
+settings.register_profile("ci", settings.get_profile("dev"), derandomize=True)
+settings.register_profile("nightly", settings.get_profile("dev"), max_examples=300)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.environ.get("CI") else "dev"))
+
+
+# Tests of these folders audit, search or train; `make unit` is of functions.
+WHOLE = {"auditing", "benchmarks", "cli", "fuzz", "report", "research", "searching", "studies", "training"}
+
+
+def pytest_addoption(parser):
+    parser.addoption("--renew", action="store_true", help="write tests/snapshots anew in place of comparing with it")
+
+
+def pytest_ignore_collect(collection_path, config):
+    """What would be left out anyway is not imported either."""
+    if collection_path.parent == TESTS and collection_path.name in WHOLE:
+        return "not integration" in config.option.markexpr or None
+    return None
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if item.path.is_relative_to(TESTS) and item.path.relative_to(TESTS).parts[0] in WHOLE:
+            item.add_marker(pytest.mark.integration)
 
 
 def pytest_collection_finish():
@@ -82,6 +115,23 @@ def near_triples_only(monkeypatch):
 
 
 @pytest.fixture
+def full_disk():
+    """A context in which no file can grow beyond some bytes, as on a disk that fills up."""
+    resource = pytest.importorskip("resource", reason="the size of files cannot be limited here")
+
+    @contextlib.contextmanager
+    def limited(n_bytes):
+        soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (n_bytes, hard))
+        try:
+            yield
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+    return limited
+
+
+@pytest.fixture
 def rng():
     return np.random.default_rng(0)
 
@@ -104,6 +154,149 @@ def with_people():
         return replace(found, source=replace(found.source, **people))
 
     return changed
+
+
+def _loans(n=160):
+    """Applicants of two groups, of whom one has fewer savings and lives in other streets."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(n, 4)), columns=["income", "debt", "savings", "street"])
+    group = rng.choice(["a", "b"], n)
+    X["savings"] -= 0.8 * (group == "b")
+    X["street"] += 1.5 * (group == "b")
+    y = (X["income"] - X["debt"] + X["savings"] + rng.logistic(size=n) > 0).astype(int).to_numpy()
+    return X, y, group
+
+
+def _audited(model, loans, **options):
+    X, y, group = loans
+    return eh.audit(model, X, y, sensitive_features=group, financial_features=["income", "debt"], **options)
+
+
+def _planted(strength, n=200, **options):
+    planted = eh.make_planted_bias(n, strength=strength, random_state=0)
+    people = planted.dataset
+    return eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
+                    financial_features=people.financial_features, **options)  # fmt: skip
+
+
+def _linear(loans):
+    return LogisticRegression().fit(loans[0], loans[1])
+
+
+def _given(what, **options):
+    X, y, group = loans = _loans()
+    score = _linear(loans).predict_proba(X)[:, 1]
+    values = {"scores": score, "decisions": score > 0.5, "price": 9 - 4 * score}[what]
+    name = "decisions" if what == "decisions" else "scores"
+    return eh.audit_given(X, y, sensitive_features=group, financial_features=["income", "debt"],
+                          **{name: values}, **options)  # fmt: skip
+
+
+AUDITS = {
+    "linear": lambda: _audited(_linear(_loans()), _loans()),
+    "trees": lambda: _audited(
+        GradientBoostingClassifier(n_estimators=10, random_state=0).fit(*_loans()[:2]), _loans(), regressions=True
+    ),
+    "planted bias": lambda: _planted(1.0),
+    "blind": lambda: _planted(0.0),
+    "five groups": lambda: _audited(_linear(_loans(400)), (*_loans(400)[:2], np.resize(list("abcde"), 400))),
+    "weights": lambda: _audited(_linear(_loans()), _loans(), sample_weight=np.resize([1.0, 2.0, 0.0, 9.0], 160)),
+    "limits": lambda: _audited(_linear(_loans()), _loans(), limits={"score_gap": 0.1, "excess": 0.5}),
+    "no evidence": lambda: _planted(1.0, evidence=False),
+    "no match": lambda: _planted(1.0, n=60, max_distance=1e-9),
+    "few people": lambda: _audited(_linear(_loans(30)), _loans(30)),
+    "scores": lambda: _given("scores"),
+    "decisions": lambda: _given("decisions"),
+    "price": lambda: _given("price", unit="percentage points", favorable="low"),
+}
+
+
+@pytest.fixture(scope="session")
+def audits():
+    """Small audits by name, each made once in a process, where it is first asked for."""
+
+    @functools.cache
+    def made(name):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", eh.EvenhandWarning)
+            return AUDITS[name]()
+
+    return made
+
+
+@pytest.fixture(params=["memory", "stream", "command"])
+def entry(request, tmp_path, monkeypatch):
+    """Audits the people of a table through a front, and returns the JSON that it writes.
+
+    Options have their names in Python; what says something of each person is the name of a column.
+    """
+    monkeypatch.setattr(eh.AuditResult, "to_html", lambda _, path, **_options: Path(path).write_text("<html>"))
+    monkeypatch.setattr(eh.AuditResult, "to_excel", lambda _, path: Path(path).write_text("sheets"))
+
+    def audit(model, table, *, features, label, group, front=request.param, **options):
+        people, out = tmp_path / "people.parquet", tmp_path / front
+        table.to_parquet(people, row_group_size=100)
+        if front == "memory":
+            columns = {"sample_weight", "decisions", "ids", "clusters", "by"} & set(options)
+            options |= {name: table[options[name]] for name in columns}
+            eh.audit(model, table[features], table[label], sensitive_features=table[group], **options).to_json(
+                out / "audit.json"
+            )
+        elif front == "stream":
+            roles = {"label": label, "group": group, "features": features}
+            eh.audit_stream(model, people, out=out, batch_rows=100, n_jobs=1, **roles, **options)
+        else:
+            joblib.dump(model, tmp_path / "model.joblib")
+            unused = set(table) - {*features, label, group, *(v for v in options.values() if isinstance(v, str))}
+            words = ["--label", label, "--group", group, "--drop", ",".join(unused - set(options.get("by", ())))]
+            for name, value in options.items():
+                words += _option(name, value, tmp_path)
+            model_file = ["--model", str(tmp_path / "model.joblib"), "--trust-pickle", "--out", str(out)]
+            done = CliRunner().invoke(cli.app, ["audit", str(people), *model_file, *words])
+            if done.exception is not None:
+                raise done.exception
+        return json.loads((out / "audit.json").read_text("utf-8"))
+
+    return audit
+
+
+def _option(name, value, folder):
+    """The words of the command line for an option of Python."""
+    flag = "--" + {"financial_features": "financial", "decisions": "decision", "ids": "id"}.get(name, name).replace(
+        "_", "-"
+    )
+    if name == "limits":
+        return [word for key, number in value.items() for word in ("--limit", f"{key}={number}")]
+    if isinstance(value, dict):
+        (folder / f"{name}.toml").write_text("[reasons]\n" + "".join(f"{k!r} = {v!r}\n" for k, v in value.items()))
+        return [flag, str(folder / f"{name}.toml")]
+    return [flag, ",".join(value) if isinstance(value, list) else str(value)]
+
+
+def _float(number):
+    return float(number.replace("\u2212", "-"))
+
+
+@pytest.fixture
+def snapshot(request):
+    """Compares texts by name with those of a file in tests/snapshots, numbers within 1%; --renew writes the file."""
+
+    def compare(file, texts):
+        path = TESTS / "snapshots" / file
+        if request.config.getoption("--renew"):
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(texts, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        kept = json.loads(path.read_text("utf-8"))
+        assert list(texts) == list(kept)
+        for name, lines in texts.items():
+            shown, known = ([NUMBER.sub("#", line) for line in part] for part in (lines, kept[name]))
+            assert shown == known, name
+            numbers, expected = (NUMBER.findall(" ".join(part)) for part in (lines, kept[name]))
+            assert [_float(n) for n in numbers] == pytest.approx([_float(n) for n in expected], rel=0.01, abs=0.0011), (
+                name
+            )
+
+    return compare
 
 
 @pytest.fixture(scope="session")

@@ -28,6 +28,14 @@ def documented():
     return [name for page in sorted((DOCS / "reference").glob("*.md")) for name in DIRECTIVE.findall(page.read_text())]
 
 
+def test_every_public_name_is_there():
+    assert sorted(evenhand.__all__) == sorted({*evenhand._HOME, "__version__"})
+    assert all(hasattr(evenhand, name) for name in evenhand.__all__)
+    assert dir(evenhand) == sorted(evenhand.__all__)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        evenhand.nothing  # noqa: B018
+
+
 def test_every_public_name_is_in_the_reference():
     public = {f"evenhand.{name}" for name in evenhand.__all__ if name != "__version__"}
     assert public - set(documented()) == set(), "add a line `::: evenhand.NAME` to the page of docs/reference it fits"

@@ -12,7 +12,7 @@ import pytest
 
 import evenhand as eh
 
-pytestmark = pytest.mark.integration
+pytestmark = pytest.mark.slow
 
 ENGINES = ("local", "threads", "processes")
 SCRIPT = """

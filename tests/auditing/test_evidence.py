@@ -101,6 +101,7 @@ def test_the_placebo_of_each_person_and_the_list_of_people(biased):
     assert result.pairs.loc[flagged, "cec"].mean() > result.pairs["cec"].mean()
 
 
+@pytest.mark.slow
 def test_the_list_of_people_is_empty_when_there_is_nothing_to_find():
     n_with_discoveries = 0
     for seed in range(12):

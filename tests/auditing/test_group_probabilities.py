@@ -260,7 +260,7 @@ def test_comparisons_know_the_people_whatever_was_drawn(people, pooled):
 OUTCOMES = ("approval_difference", "mean_score_difference")
 
 
-@pytest.mark.integration
+@pytest.mark.slow
 def test_intervals_of_outcomes_hold_the_truth_and_rubins_are_wider():
     # Forty small audits: at a coverage of 95%, fewer than 33 hold the truth in 1 of 1,000 cases.
     cell = replace(CELLS[1], n_people=200, n_draws=5)

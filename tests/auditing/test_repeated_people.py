@@ -106,6 +106,7 @@ def test_people_outside_the_reference_are_recognized_in_it():
     assert inside.evidence.cec.standard_error == pytest.approx(same.evidence.cec.standard_error, rel=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nudge", [0.0, 0.01])
 def test_repeated_applicants_raise_no_alarm(nudge):
     """Alarms in 65 to 100% of such data sets where a person's own copy is taken for a placebo."""

@@ -331,6 +331,7 @@ def coverage(chance_of, n_samples, n_people, n_population=20_000):
     return table
 
 
+@pytest.mark.slow
 def test_a_weighted_sample_says_what_the_population_would():
     table = coverage(drawn_apart, n_samples=4, n_people=700, n_population=6_000)
     assert table["covered"].mean() > 0.8

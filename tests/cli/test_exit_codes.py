@@ -40,7 +40,9 @@ def without_reader(words):
     return done.returncode, done.stderr
 
 
-@pytest.mark.parametrize(("gate", "code"), [("cec.mean > 2", 0), ("cec.mean > -1", 1)])
+@pytest.mark.parametrize(
+    ("gate", "code"), [pytest.param("cec.mean > 2", 0, marks=pytest.mark.slow), ("cec.mean > -1", 1)]
+)
 def test_a_reader_that_leaves_changes_neither_files_nor_exit_code(command, gate, code, tmp_path):
     found, said = without_reader([*command, "--fail-on", gate, "--out", str(tmp_path / "out")])
     assert found == code, said
@@ -49,8 +51,7 @@ def test_a_reader_that_leaves_changes_neither_files_nor_exit_code(command, gate,
     assert "Broken" not in said
 
 
-@pytest.mark.parametrize("words", [["--help"], ["data", "list"]])
-@pytest.mark.parametrize("unbuffered", ["", "1"])
+@pytest.mark.parametrize(("words", "unbuffered"), [(["--help"], "1"), (["data", "list"], "")])
 def test_commands_without_files_end_well_without_a_reader(words, unbuffered, monkeypatch):
     monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
     assert without_reader([sys.executable, "-m", "evenhand", *words]) == (0, "")

@@ -30,6 +30,7 @@ def loans(tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("real_pages")
 def test_a_map_in_a_file_gives_the_reasons_of_every_output(evenhand, loans, tmp_path):
     map_file = tmp_path / "reasons.toml"
     map_file.write_text('[reasons]\n"Ability to pay" = ["income", "debt"]\n"*" = "History"\n', encoding="utf-8")

@@ -23,12 +23,12 @@ from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
-from evenhand.models import onnx as onnx_process
-from evenhand.models.files import apart as guarded
-from evenhand.models.files import apart as worker
+from evenhand.models import onnx_process
+from evenhand.models.files import worker
 
 __all__ = ["Ended", "copied_processes", "in_a_copy"]
 
+_RUN = subprocess.run
 _FAILED = 3
 _MOST_MEMORY = 8 * 2**30  # of addresses, so that more than 4 GB can be seen and the machine is not filled
 _LOADED = 2**29  # of addresses: what libraries take at least in a process that opens a file, out of its limit
@@ -116,12 +116,11 @@ def _addresses() -> int:
 def copied_processes() -> Iterator[None]:
     """Let evenhand open and score model files in copies of this process, each with its limit of memory."""
     taken = _addresses() - _LOADED
-    runs = SimpleNamespace(run=_run, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired)
     scores = SimpleNamespace(
         Popen=_Copy, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired
     )
     with (
-        patch.object(guarded, "subprocess", runs),
+        patch("subprocess.run", _run),
         patch.object(onnx_process, "subprocess", scores),
         patch.object(worker, "_MEMORY", worker._MEMORY + taken),
         patch.object(onnx_process, "_MEMORY", onnx_process._MEMORY + taken),
@@ -129,8 +128,10 @@ def copied_processes() -> Iterator[None]:
         yield
 
 
-def _run(command: list[str], timeout: float, **_: object) -> subprocess.CompletedProcess[bytes]:
+def _run(command: list[str], timeout: float | None = None, **options: Any) -> subprocess.CompletedProcess[bytes]:
     """In place of `subprocess.run`, for the process that opens a file."""
+    if timeout is None or worker.__name__ not in command:
+        return _RUN(command, timeout=timeout, **options)
     child = os.fork()
     if child == 0:
         code = 1

@@ -84,9 +84,10 @@ def main() -> None:
     until = time.monotonic() + 60 * chosen.minutes
     prepare(out / "seeds")
     with copied_processes(), outcomes.open("a") as file:
-        for first in range(chosen.first, chosen.first + -(-chosen.inputs // len(kinds)), _TOGETHER):
+        end = chosen.first + -(-chosen.inputs // len(kinds))
+        for first in range(chosen.first, end, _TOGETHER):
             for kind in kinds:
-                seeds = [seed for seed in range(first, first + _TOGETHER) if (kind, seed) not in known]
+                seeds = [seed for seed in range(first, min(first + _TOGETHER, end)) if (kind, seed) not in known]
                 if seeds and time.monotonic() < until:
                     file.writelines(json.dumps(outcome) + "\n" for outcome in tried(kind, seeds, out, canary))
                     file.flush()

@@ -1,4 +1,4 @@
-"""The schema describes what an audit writes, and nothing else."""
+"""The schema describes what an audit writes, and nothing else; what is read back is held to it as jsonschema does."""
 
 import copy
 import json
@@ -13,6 +13,7 @@ import torch
 import evenhand as eh
 from evenhand.auditing.sections import SECTIONS, load_schema
 from evenhand.auditing.summary import SCHEMA, pair_distributions
+from evenhand.report.schema import first_fault
 
 
 def audited(n_groups=2, *, evidence=True, by=False, max_distance=None, n=150):
@@ -49,6 +50,24 @@ def with_evidence():
 def written(result, folder):
     result.to_json(folder / "audit.json")
     return json.loads((folder / "audit.json").read_text("utf-8"))
+
+
+def shortened(value):
+    """The same with three items of every list: further ones are of the same kind."""
+    if isinstance(value, dict):
+        return {key: shortened(item) for key, item in value.items()}
+    return [shortened(item) for item in value[:3]] if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="module")
+def short(with_evidence, tmp_path_factory):
+    return shortened(written(with_evidence, tmp_path_factory.mktemp("audit")))
+
+
+@pytest.fixture
+def document(short):
+    """A valid document to spoil."""
+    return copy.deepcopy(short)
 
 
 def test_an_audit_with_evidence_and_segments_is_valid(validator, with_evidence, tmp_path):
@@ -133,23 +152,21 @@ def at(document, path):
 
 
 @pytest.mark.parametrize("path", FIXED, ids=lambda path: "/".join(map(str, path)) or "top")
-def test_a_key_that_is_not_described_is_refused_at_every_fixed_level(validator, with_evidence, tmp_path, path):
-    document = written(with_evidence, tmp_path)
+def test_a_key_that_is_not_described_is_refused_at_every_fixed_level(validator, document, path):
     at(document, path)["a new key"] = 1
     assert not validator.is_valid(document)
 
 
 @pytest.mark.parametrize("path", FIXED, ids=lambda path: "/".join(map(str, path)) or "top")
-def test_a_missing_key_is_refused_at_every_fixed_level(validator, with_evidence, tmp_path, path):
-    complete = written(with_evidence, tmp_path)
-    required = [key for key in at(complete, path) if not str(key).startswith("mean attribution") and key != "created"]
+def test_a_missing_key_is_refused_at_every_fixed_level(validator, document, path):
+    required = [key for key in at(document, path) if not str(key).startswith("mean attribution") and key != "created"]
     optional = {"placebo", "excess_low", "excess_high", "distributions"} | ({"excess"} if "features" in path else set())
     optional |= {key for section in SECTIONS for key in section.schema} if path == () else set()
     for key in set(required) - optional:
-        document = copy.deepcopy(complete)
-        del at(document, path)[key]
+        value = at(document, path).pop(key)
         is_optional = path == ("cec",) and key == "excess"  # absent without evidence, together with the others
         assert is_optional or not validator.is_valid(document), key
+        at(document, path)[key] = value
 
 
 @pytest.mark.parametrize(
@@ -168,8 +185,7 @@ def test_a_missing_key_is_refused_at_every_fixed_level(validator, with_evidence,
         (("proxies", "all_features", "kind"), "color"),
     ],
 )
-def test_a_value_of_the_wrong_kind_or_range_is_refused(validator, with_evidence, tmp_path, path, value):
-    document = written(with_evidence, tmp_path)
+def test_a_value_of_the_wrong_kind_or_range_is_refused(validator, document, path, value):
     *parents, last = path
     at(document, parents)[last] = value
     assert not validator.is_valid(document)
@@ -187,3 +203,41 @@ def test_nan_is_never_written(with_evidence, tmp_path):
             yield value
 
     assert all(math.isfinite(number) for number in numbers(written(with_evidence, tmp_path)))
+
+
+def places(value, path=()):
+    yield path
+    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
+        yield from places(value[key], (*path, key))
+
+
+def test_faults_are_those_that_jsonschema_finds(short):
+    schema = load_schema()
+    reference = jsonschema.Draft202012Validator({**schema, "additionalProperties": True})
+    assert first_fault(short, schema) == ""
+    rng = np.random.default_rng(0)
+    everywhere = [path for path in places(short) if path]
+    found = []
+    for k in rng.integers(len(everywhere), size=150):
+        altered = copy.deepcopy(short)
+        *above, last = everywhere[k]
+        holder = altered
+        for key in above:
+            holder = holder[key]
+        values = [None, True, 3, -0.5, "x", [], {}, ["x"], [None, 1]]
+        holder[last] = values[rng.integers(len(values))]
+        if rng.random() < 0.2:
+            del holder[last]
+        # Keys that are new are allowed here and not there.
+        theirs = next((e for e in reference.iter_errors(altered) if e.validator != "additionalProperties"), None)
+        ours = first_fault(altered, schema)
+        assert bool(ours) == bool(theirs), (everywhere[k], ours, theirs)
+        found.append(bool(ours))
+    assert 0.2 < np.mean(found) < 0.98
+
+
+@pytest.mark.parametrize("number", [10**400, float("inf"), float("nan")])
+def test_numbers_that_cannot_be_computed_with_are_faults(number):
+    assert "a number that can be computed with" in first_fault(
+        {"mean": number}, {"properties": {"mean": {"type": "number"}}}
+    )

@@ -9,7 +9,7 @@ import torch
 import evenhand as eh
 from evenhand.auditing.history import compare_audits, monitor
 
-N = 2_600  # more pairs than the sample of the explorer holds
+N = 2_050  # more pairs than the sample of the explorer holds
 FEATURES = ["income", "debt", "street"]
 
 

@@ -2,7 +2,7 @@
 
 import ctypes
 import os
-import resource
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -225,7 +225,7 @@ def bound_by_permissions():
         raise OSError("CAP_DAC_OVERRIDE cannot be dropped")
 
 
-@pytest.mark.integration
+@pytest.mark.slow  # as a process without the rights of root
 def test_a_folder_that_is_read_only(tmp_path, people):
     source, model, locked = tmp_path / "people.parquet", tmp_path / "model.skops", tmp_path / "locked"
     people.to_parquet(source)
@@ -244,8 +244,7 @@ def test_a_folder_that_is_read_only(tmp_path, people):
     assert not list(locked.iterdir())
 
 
-@pytest.mark.integration
-def test_a_full_disk_keeps_what_was_finished_and_says_so(tmp_path, applicants):
+def test_a_full_disk_keeps_what_was_finished_and_says_so(tmp_path, applicants, full_disk):
     source, out = tmp_path / "people", tmp_path / "audit"
     source.mkdir()
     table = applicants(2000)
@@ -253,27 +252,15 @@ def test_a_full_disk_keeps_what_was_finished_and_says_so(tmp_path, applicants):
     for k in range(10):
         table.iloc[20 * k : 20 * (k + 1)].to_parquet(source / f"part-{k}.parquet")
     table.iloc[200:].to_parquet(source / "whole.parquet")
-    script = Path(__file__).parent / "stream_once.py"
-
-    def start(limit, *flags):
-        def before():
-            if limit is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
-
-        command = [sys.executable, str(script), str(source), str(out), *flags]
-        environment = {**os.environ, "PYTHONWARNINGS": "ignore"}
-        return subprocess.run(command, preexec_fn=before, env=environment, capture_output=True, text=True, check=False)
-
-    stopped = start(120_000)
-    assert stopped.returncode != 0
-    last = stopped.stderr.strip().splitlines()[-1]
-    assert "StreamError" in last
-    assert "cannot be written: File too large" in last
+    run = runpy.run_path(str(Path(__file__).parent / "stream_once.py"))["main"]
+    with full_disk(120_000), pytest.raises(StreamError, match="cannot be written: File too large") as stopped:
+        run(source, out)
+    last = str(stopped.value)
     n_kept = len(list((out / "batches").glob("??????.npz")))
     assert n_kept >= 9
     assert "free some space and continue with `resume=True` (--resume)" in last
     assert f"{n_kept} of 19 batches are finished and kept in" in last
-    assert start(None, "resume").returncode == 0
+    run(source, out, "resume")
     assert (out / "audit.json").exists()
 
 

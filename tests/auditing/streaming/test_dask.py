@@ -26,7 +26,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def cluster():
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as running:
+    with distributed.LocalCluster(n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0") as running:
         yield running
 
 
@@ -52,6 +52,7 @@ def test_a_cluster_finds_what_threads_find_to_the_last_bit(tmp_path, people, net
     _same(remote, local)
 
 
+@pytest.mark.slow  # starts a cluster of its own
 def test_a_cluster_of_this_machine_is_the_default_and_finds_the_same(tmp_path, people, network, streamed, monkeypatch):
     """Also where the paths are relative and workers are in another folder than this process."""
     monkeypatch.chdir(tmp_path)
@@ -94,6 +95,7 @@ def _losing_a_worker(cluster, folder):
     assert killed
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_local", [True, False])
 def test_a_worker_killed_on_the_way_costs_time_and_nothing_else(
     tmp_path, model, applicants, streamed, cluster, started, is_local
@@ -140,6 +142,7 @@ def test_a_full_disk_on_a_worker_keeps_what_was_finished_and_says_so(tmp_path, m
         streamed(model, people, tmp_path, engine="dask", n_jobs=1)
 
 
+@pytest.mark.slow  # starts a cluster of its own
 def test_the_only_worker_killed_on_the_way_is_replaced_and_gets_the_reference_again(
     tmp_path, model, applicants, streamed
 ):
@@ -190,6 +193,7 @@ def _processes(port):
             process.wait()
 
 
+@pytest.mark.slow  # starts a cluster of its own
 def test_a_scheduler_that_dies_on_the_way(tmp_path, model, applicants, streamed):
     out = tmp_path / "audit"
     with socket.socket() as free:
@@ -236,6 +240,7 @@ print(first, pages())
     assert after < before / 10
 
 
+@pytest.mark.slow  # starts a cluster of its own
 @pytest.mark.skipif(distributed.__version__ < "2026", reason="older versions of Dask restart the worker forever")
 def test_a_script_without_a_guard_is_told_how_to_start_workers(tmp_path):
     script = tmp_path / "unguarded.py"

@@ -78,7 +78,9 @@ EXECUTORS = {
 }
 
 
-@pytest.mark.parametrize("kind", EXECUTORS)
+@pytest.mark.parametrize(
+    "kind", ["threads", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("spawn", "forkserver", "dask"))]
+)
 def test_any_executor_finds_the_same_to_the_last_bit_and_is_left_running(audited, expected, kind):
     with EXECUTORS[kind]() as executor:
         folder = audited(kind, engine=executor)
@@ -108,7 +110,10 @@ def crews(monkeypatch):
     return found
 
 
-@pytest.mark.parametrize(("engine", "n_jobs"), [("threads", 2), ("threads", 5), ("processes", 2), ("processes", 3)])
+@pytest.mark.parametrize(
+    ("engine", "n_jobs"),
+    [("threads", 2), ("threads", 5), *(pytest.param("processes", n, marks=pytest.mark.slow) for n in (2, 3))],
+)
 def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monkeypatch, crews, engine, n_jobs):
     monkeypatch.setattr("evenhand.auditing.streaming.stored._FEWEST_IN_RANGE", 100)
     monkeypatch.setattr("evenhand.metrics.excess._MOST_SUMS", 10_000)
@@ -121,6 +126,7 @@ def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monk
     assert first[0].keys() == expected[0].keys()
 
 
+@pytest.mark.slow
 def test_a_resumed_audit_of_many_people_is_finished_by_processes(audited, expected, monkeypatch, crews):
     monkeypatch.setattr(finishing, "_MANY_PEOPLE", 600)
     folder = audited("resumed", engine="threads", n_jobs=2)
@@ -129,6 +135,7 @@ def test_a_resumed_audit_of_many_people_is_finished_by_processes(audited, expect
     assert _written(folder / "audit") == expected
 
 
+@pytest.mark.slow
 def test_a_worker_lost_after_the_last_batch_is_told_of_and_the_audit_is_resumed(audited, expected, monkeypatch, crews):
     write_q_values = assemble.write_q_values
 
@@ -156,6 +163,7 @@ def eager(monkeypatch):
     monkeypatch.setattr(local, "_START_SECONDS", 0.0)
 
 
+@pytest.mark.slow
 def test_the_default_takes_processes_once_they_repay(audited, expected, eager):
     folder = audited("local", n_jobs=2)
     assert _who(folder) == "2 processes"
@@ -203,7 +211,9 @@ class _Homebound(torch.nn.Module):
     ("kind", "told"),
     [
         (_Locked, r"TypeError: cannot pickle '_thread\.lock' object"),
-        (_Homebound, "(AssertionError: at home only|ModuleNotFoundError: No module named .*)"),
+        pytest.param(
+            _Homebound, "(AssertionError: at home only|ModuleNotFoundError: No module named .*)", marks=pytest.mark.slow
+        ),
     ],
 )
 def test_a_model_that_cannot_be_sent_stays_here_and_that_is_written_down(audited, network, eager, kind, told):
@@ -215,13 +225,14 @@ def test_a_model_that_cannot_be_sent_stays_here_and_that_is_written_down(audited
         audited("refused", model=model, engine="processes", n_jobs=2)
 
 
-def test_the_sentence_of_a_refused_batch_arrives_whole(audited, applicants):
+@pytest.mark.parametrize("kind", ["executor", pytest.param("processes", marks=pytest.mark.slow)])
+def test_the_sentence_of_a_refused_batch_arrives_whole(audited, applicants, kind):
     table = applicants(600)
     table.loc[500, "z1"] = float("nan")
     told = r"people\.parquet' \(batch 5\).*'z1': 1.*\. [0-5] of 6 batches are finished and kept in"
-    for engine in ("processes", ThreadPoolExecutor(1)):
-        with pytest.raises(InvalidInputError, match=told):
-            audited("refused", table=table, reference=applicants(600), engine=engine, n_jobs=2)
+    engine = ThreadPoolExecutor(1) if kind == "executor" else kind
+    with pytest.raises(InvalidInputError, match=told):
+        audited("refused", table=table, reference=applicants(600), engine=engine, n_jobs=2)
 
 
 class _Elsewhere(Executor):
@@ -267,6 +278,7 @@ def _workers():
     return [child.pid for child in children if "evenhand.system.processes" in child.cmdline()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["executor", "processes"])
 def test_a_killed_worker_is_told_of_and_resumed_without_what_it_left(tmp_path, network, applicants, streamed, kind):
     model, table = network(), applicants(3000)
@@ -292,6 +304,7 @@ def test_a_killed_worker_is_told_of_and_resumed_without_what_it_left(tmp_path, n
     assert _written(tmp_path / "killed" / "audit") == _written(tmp_path / "whole" / "audit")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_kept", [0, 3])
 def test_ctrl_c_ends_at_once_and_says_what_is_kept_where_something_is(tmp_path, applicants, n_kept):
     source, out = tmp_path / "people.parquet", tmp_path / "audit"

@@ -30,7 +30,7 @@ def without_time(path):
     return [line for line in path.read_text().splitlines() if '"created"' not in line]
 
 
-@pytest.mark.integration
+@pytest.mark.slow  # workers that are killed, and batches that are lost, are also tested elsewhere
 def test_killed_at_any_moment_it_goes_on_to_the_same_digits(tmp_path, applicants):
     source, whole, out = (tmp_path / name for name in ("people.parquet", "whole", "killed"))
     applicants(4000).to_parquet(source)
@@ -137,13 +137,13 @@ def blas_threads():
 
 def test_the_digits_do_not_depend_on_how_many_threads_blas_has(tmp_path, model, applicants, streamed):
     """And BLAS has as many of them afterwards as before."""
-    table = applicants(4000)
+    table = applicants(2000)
     found = {}
     for n in (1, 4):
         (tmp_path / str(n)).mkdir()
         with threadpool_limits(limits=n, user_api="blas"):
             before = blas_threads()
-            found[n] = streamed(model, table, tmp_path / str(n), batch_rows=1000, by=["state"])
+            found[n] = streamed(model, table, tmp_path / str(n), batch_rows=500, by=["state"])
             assert n in before.values()
             assert blas_threads() == before
     assert repr(found[4].to_dict()) == repr(found[1].to_dict())

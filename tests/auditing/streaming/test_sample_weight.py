@@ -21,8 +21,7 @@ def weighed(table, seed=5):
     return table.assign(weight=weights)
 
 
-@pytest.mark.parametrize("groups", [("a", "b"), ("a", "b", "c")])
-@pytest.mark.parametrize("is_separate", [False, True])
+@pytest.mark.parametrize(("groups", "is_separate"), [(("a", "b"), True), (("a", "b", "c"), False)])
 def test_weighted_metrics_and_pairs_are_those_of_the_audit_in_memory(
     tmp_path, model, groups, is_separate, applicants, streamed, assert_same
 ):
