@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import time
+from dataclasses import replace
 
 import torch
 
 import evenhand as eh
-from evenhand.searching import search
 
 SPACE = {
     "objective": ["reasoning_gap", "reasoning_excess", "excess"],
@@ -27,13 +27,12 @@ def seconds(n_candidates: int, folds: int, device: str) -> tuple[int, float]:
         "y": data.y,
         "sensitive_features": data.group,
         "financial_features": data.financial_features,
-        "encoding": "ordinal",
-        "device": device,
         "keep": [],
     }
-    search(**given, space={"cec_weight": [1.0], "epochs": [1]}, folds=2)
+    options = eh.SearchOptions(folds=folds, encoding="ordinal", device=device)
+    eh.search(**given, space={"cec_weight": [1.0], "epochs": [1]}, options=replace(options, folds=2))
     started = time.perf_counter()
-    result = search(**given, space=SPACE, n_candidates=n_candidates, folds=folds)
+    result = eh.search(**given, space=SPACE, n_candidates=n_candidates, options=options)
     return len(result.tried), time.perf_counter() - started
 
 

@@ -11,7 +11,6 @@ import time
 from xgboost import XGBClassifier
 
 import evenhand as eh
-from evenhand.searching import search
 from evenhand.system.threads import n_cores
 
 N_CANDIDATES, N_FOLDS = 100, 3
@@ -31,11 +30,11 @@ def seconds(n_candidates: int) -> tuple[int, float, float]:
         "financial_features": data.financial_features,
         "start": model,
         "keep": ["auc >= start - 0.01"],
-        "n_jobs": CORES,
     }
-    search(**given, space={"n_estimators": [2]}, folds=2)
+    eh.search(**given, space={"n_estimators": [2]}, options=eh.SearchOptions(folds=2, n_jobs=CORES))
     started, started_cpu = time.perf_counter(), time.process_time()
-    result = search(**given, n_candidates=n_candidates - 1, folds=N_FOLDS, progress=True)
+    options = eh.SearchOptions(folds=N_FOLDS, n_jobs=CORES, progress=True)
+    result = eh.search(**given, n_candidates=n_candidates - 1, options=options)
     return len(result.tried), time.perf_counter() - started, time.process_time() - started_cpu
 
 

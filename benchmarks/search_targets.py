@@ -29,7 +29,6 @@ from sklearn.metrics import roc_auc_score
 
 import evenhand as eh
 from evenhand.attribution import attribute
-from evenhand.searching import search
 
 DATASETS = ("german", "hmda", "adult")
 PARTS = ("timing", *DATASETS, "planted")
@@ -118,25 +117,24 @@ def keep_part(path: Path, part: str, found: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(before | {part: rounded(found)}, indent=1) + "\n", encoding="utf-8")
 
 
-def people_of(name: str, device: str) -> dict[str, Any]:
-    """A dataset as arguments of `search`."""
+def people_of(name: str, device: str, **options: Any) -> dict[str, Any]:
+    """A dataset, and options, as arguments of `search`."""
     data = eh.load_dataset(name)
     return {
         "X": data.X,
         "y": data.y,
         "sensitive_features": data.group,
         "financial_features": data.financial_features,
-        "encoding": "ordinal",
-        "device": device,
-        "folds": 5,
-        "confirmation": CONFIRMATION,
+        "options": eh.SearchOptions(
+            **{"folds": 5, "confirmation": CONFIRMATION, "encoding": "ordinal", "device": device, **options}
+        ),
     }
 
 
 def against_the_paper(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Search a dataset, train the paper's grid on the same folds, and compare."""
     seeds = 1 if options.small else SEEDS[name]
-    given = {**people_of(name, options.device), "checkpoint": options.store, "seeds": seeds}
+    given = {**people_of(name, options.device, seeds=seeds), "checkpoint": options.store}
     ours, weights = SPACES[name], PAPER_WEIGHTS
     paper = PAPER_SETTINGS[name]
     if options.small:
@@ -144,10 +142,10 @@ def against_the_paper(name: str, options: argparse.Namespace) -> dict[str, Any]:
         weights, paper = weights[:2], {**paper, "epochs": [2]}
     paper = {"objective": ["cec"], "cec_weight": list(weights), "equalized_odds_weight": list(weights), **paper}
     started = time.perf_counter()
-    found = search(**given, space=ours, keep=KEEP, minimize="reasoning_gap")
+    found = eh.search(**given, space=ours, keep=KEEP, minimize="reasoning_gap")
     seconds = time.perf_counter() - started
     started = time.perf_counter()
-    theirs = search(**given, space=paper, keep=[], minimize="reasoning_gap")
+    theirs = eh.search(**given, space=paper, keep=[], minimize="reasoning_gap")
     seconds_paper = time.perf_counter() - started
     if found.chosen is None:
         return {"n_candidates": len(found.tried), "chosen": None}
@@ -260,12 +258,14 @@ def shares(grid: pd.DataFrame) -> dict[str, dict[str, int]]:
 
 def timing(device: str, is_small: bool) -> dict[str, Any]:
     """Seconds for 500 candidates x 5 folds on German Credit, from data in memory to the choice."""
-    given = {**people_of("german", device), "confirmation": 0.0}  # everyone is searched on, as in earlier runs
+    given = people_of("german", device, confirmation=0.0)  # everyone is searched on, as in earlier runs
     space, n = (TIMED_SPACE | {"epochs": [2]}, 6) if is_small else (TIMED_SPACE, 496)
     # A first, small search sets up libraries.
-    search(**{**given, "folds": 2}, space={"cec_weight": [1.0], "epochs": [1]}, keep=[])
+    eh.search(
+        **people_of("german", device, confirmation=0.0, folds=2), space={"cec_weight": [1.0], "epochs": [1]}, keep=[]
+    )
     started = time.perf_counter()
-    found = search(**given, space=space, n_candidates=n, keep=KEEP, minimize="reasoning_gap")
+    found = eh.search(**given, space=space, n_candidates=n, keep=KEEP, minimize="reasoning_gap")
     seconds = time.perf_counter() - started
     is_gpu = device == "cuda" or (device == "auto" and torch.cuda.is_available())
     name = torch.cuda.get_device_name(0) if is_gpu else "cpu"

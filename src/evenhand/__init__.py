@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from evenhand.matching import match_diagnostics, match_pairs
     from evenhand.metrics.cec import assign_regimes, cec_scores
     from evenhand.models.files import load_model
-    from evenhand.searching import SearchResult, search
+    from evenhand.searching import SearchOptions, SearchResult, search
     from evenhand.system.libraries import show_versions
     from evenhand.training import cec_loss
     from evenhand.training.classifier import CECClassifier
@@ -56,6 +56,7 @@ __all__ = [
     "Monitoring",
     "ReadOptions",
     "Regressions",
+    "SearchOptions",
     "SearchResult",
     "SegmentThresholds",
     "StreamOptions",
@@ -105,7 +106,8 @@ _HOME = {
     "Monitoring": "evenhand.auditing.history",
     "ReadOptions": "evenhand.inputs.read_options",
     "Regressions": "evenhand.auditing.regressions",
-    "SearchResult": "evenhand.searching",
+    "SearchOptions": "evenhand.searching.options",
+    "SearchResult": "evenhand.searching.result",
     "SegmentThresholds": "evenhand.auditing.options",
     "StreamOptions": "evenhand.auditing.options",
     "TableEncoder": "evenhand.inputs.encoding",
@@ -130,7 +132,7 @@ _HOME = {
     "read_history": "evenhand.auditing.history",
     "read_table": "evenhand.inputs.tables",
     "regressions": "evenhand.auditing.regressions",
-    "search": "evenhand.searching",
+    "search": "evenhand.searching.run",
     "sensitivity": "evenhand.auditing.audit",
     "show_versions": "evenhand.system.libraries",
     "verify_pack": "evenhand.auditing.verifying",

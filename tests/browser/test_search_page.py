@@ -3,7 +3,7 @@
 import pytest
 
 import evenhand as eh
-from evenhand.searching import search
+from evenhand import SearchOptions, search
 
 pytestmark = pytest.mark.browser
 
@@ -29,9 +29,7 @@ def found():
         financial_features=data.financial_features,
         space={**SPACE, "learning_rate": [1e-3]},
         keep=["auc >= unconstrained - 0.05"],
-        encoding="ordinal",
-        folds=3,
-        device="cpu",
+        options=SearchOptions(folds=3, encoding="ordinal", device="cpu"),
     )
 
 

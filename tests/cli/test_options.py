@@ -1,6 +1,7 @@
 """One definition of each option: the command line, TOML files and Python read the same names and defaults."""
 
 import inspect
+import re
 from dataclasses import fields
 
 import pytest
@@ -9,8 +10,7 @@ from typer.testing import CliRunner
 import evenhand as eh
 from evenhand.auditing.options import AuditOptions
 from evenhand.cli import app
-from evenhand.cli.models import train
-from evenhand.cli.options import AuditPlan, plan_from_toml
+from evenhand.cli.options import AuditPlan, SearchPlan, TrainPlan, plan_from_toml
 from evenhand.exceptions import InvalidInputError
 
 
@@ -106,8 +106,9 @@ def test_a_file_cannot_allow_itself_to_run_code(tmp_path):
 
 def test_training_has_the_defaults_of_the_classifier():
     defaults = {name: p.default for name, p in inspect.signature(eh.CECClassifier).parameters.items()}
-    options = {name: p.default for name, p in inspect.signature(train).parameters.items() if name in defaults}
-    options.pop("encoding")  # of the file's text
+    options = {option.name: option.default for option in fields(TrainPlan) if option.name in defaults}
+    options["encoding"] = TrainPlan().categories  # the option is about the file's text
+    options.pop("financial_features")
     assert {"cec_weight", "equalized_odds_weight", "objective", "least_explained", "epochs"} <= set(options)
     assert options == {name: defaults[name] for name in options}
 
@@ -126,3 +127,29 @@ def test_a_file_that_asks_for_too_much_is_refused(text, message, tmp_path):
     config.write_text(text)
     with pytest.raises(InvalidInputError, match=message):
         plan_from_toml(config, AuditPlan)
+
+
+def test_a_search_and_a_training_take_their_options_from_toml(tmp_path):
+    file = tmp_path / "search.toml"
+    file.write_text('label = "y"\nfolds = 3\ncandidates = 4\nkeep = []\nfamily = "trees"\n[payoff]\napprove_good = 1\n')
+    plan = plan_from_toml(file, SearchPlan)
+    assert (plan.label, plan.folds, plan.n_candidates, plan.keep, plan.family) == ("y", 3, 4, (), ("trees",))
+    assert plan.payoff.approve_good == 1
+    assert plan_from_toml(None, SearchPlan).minimize == inspect.signature(eh.search).parameters["minimize"].default
+    file.write_text("folds = 1")
+    with pytest.raises(InvalidInputError, match="`folds` must be a whole number of at least 2, got 1"):
+        plan_from_toml(file, SearchPlan)
+    file.write_text('epochs = 3\ncategories = "ordinal"')
+    assert plan_from_toml(file, TrainPlan).categories == "ordinal"
+
+
+@pytest.mark.parametrize(("command", "plan"), [("search", SearchPlan), ("train", TrainPlan)])
+def test_the_help_shows_options_in_panels(command, plan):
+    shown = CliRunner().invoke(app, [command, "--help"], env={"COLUMNS": "200"}).output
+    panels = re.split(r"╭─ (\w+) ─", shown)
+    by_name = dict(zip(panels[1::2], panels[2::2], strict=True))
+    assert {"Columns", "Reading", "Goal", "Output"} <= set(by_name)
+    assert "--label" in by_name["Columns"]
+    assert "--out" in by_name["Output"]
+    for option in fields(plan):
+        assert option.name in ("progress", "by") or f"--{option.name.replace('_', '-')}" in shown

@@ -24,7 +24,7 @@ UNUSED = {  # by an audit of a linear model
     "evenhand.auditing.history",
     "evenhand.auditing.streaming",
     "evenhand.research",
-    "evenhand.searching",
+    "evenhand.searching.run",
     "evenhand.training",
     "interpret",
     "lightgbm",

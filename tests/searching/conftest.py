@@ -1,10 +1,18 @@
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 import torch
 
 import evenhand as eh
-from evenhand.searching import search
+
+
+def search(**given):
+    """`eh.search`, with the fields of its options among the keywords."""
+    named = {option.name for option in fields(eh.SearchOptions)} & set(given)
+    options = eh.SearchOptions(**{name: given.pop(name) for name in named})
+    return eh.search(**given, options=options)
 
 
 @pytest.fixture(scope="session")
@@ -40,6 +48,15 @@ SPACE = {
     "hidden": [(16, 8)],
     "batch_size": [32],
 }
+
+
+QUICK = {"cec_weight": [1.0], "learning_rate": [3e-3], "epochs": [1], "hidden": [(8,)], "batch_size": [64]}
+
+
+@pytest.fixture(scope="session")
+def quick(given):
+    """The least search of networks: one candidate beside the unconstrained one."""
+    return search(**given, space=QUICK, keep=[])
 
 
 @pytest.fixture(scope="session")

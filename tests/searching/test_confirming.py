@@ -1,4 +1,4 @@
-"""What people held out of a search show, against simulations in which the truth is known."""
+"""What people held out of a search show, against simulations in which the truth is known; warnings of approvals."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.searching import confirming, parse_constraint, search
-from evenhand.searching.confirming import confirm, confirmation_sentences
-from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching import confirming, parse_constraint
+from evenhand.searching.confirming import approval_warnings, confirm, confirmation_sentences, least_approved
+from evenhand.searching.options import SearchSettings
+from evenhand.searching.people import SearchPeople
+
+from .conftest import search
 
 N_NOISE = 6
-QUICK = EvaluationSettings(folds=2, n_compared=40)
+QUICK = SearchSettings(folds=2, n_compared=40)
 
 
 def applicants(n, rng):
@@ -44,7 +47,7 @@ def confirmed(people, models, minimize, constraints=(), promised=None, settings=
     return confirm(
         models,
         people,
-        settings or EvaluationSettings(folds=2),
+        settings or SearchSettings(folds=2),
         unconstrained=0,
         promised={1: 0.05} if promised is None else promised,
         best={},
@@ -58,6 +61,7 @@ def few_weightings(monkeypatch):
     monkeypatch.setattr(confirming, "_WEIGHTINGS", 60)
 
 
+@pytest.mark.slow  # a simulation of 40 searches
 @pytest.mark.usefixtures("few_weightings")
 @pytest.mark.parametrize("metric", ["auc", "sp_gap"])
 def test_candidates_that_differ_by_noise_are_rarely_confirmed(metric):
@@ -98,6 +102,7 @@ def test_a_gain_that_is_there_is_usually_confirmed():
     assert sum(limit == "confirmed" for _, limit in answers) >= 9  # the proxy only costs AUC
 
 
+@pytest.mark.slow  # a simulation of 40 searches
 @pytest.mark.usefixtures("few_weightings")
 def test_intervals_cover_the_truth():
     """Differences of AUC and of approvals between two fixed models, the truth of which is that of 400,000 people."""
@@ -153,7 +158,7 @@ def test_answers_follow_from_the_interval():
 )
 def test_each_form_of_a_constraint_is_judged(constraint, answer):
     people = people_of(*applicants(300, np.random.default_rng(4)))
-    settings = EvaluationSettings(folds=2, effects=("merit", "noise1"))
+    settings = SearchSettings(folds=2, effects=("merit", "noise1"))
     models = {0: linear(merit=1.0, noise0=1.0), 1: linear(merit=1.0, noise1=1.0)}
     found = confirmed(people, models, "auc", [constraint], settings=settings)
     assert found.candidates[0].limits[0].answer == answer
@@ -208,25 +213,26 @@ def test_ids_stay_on_one_side_of_every_split():
     y, group = y[ids * 3], group[ids * 3]
     people = people_of(X, y, group, 0.25, clusters=ids)
     assert not set(ids[people.searched]) & set(ids[people.confirming])
-    for compared in people.compared_folds(EvaluationSettings(folds=3), has_training_triples=False):
+    for compared in people.compared_folds(SearchSettings(folds=3), has_training_triples=False):
         assert not set(ids[compared.fold.train]) & set(ids[compared.fold.test])
     with pytest.raises(InvalidInputError, match="`clusters` has 3 values for 240 rows"):
         people_of(X, y, group, clusters=["a", "b", "c"])
 
 
 @pytest.mark.integration
+@pytest.mark.usefixtures("few_weightings")
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
 def test_a_search_confirms_that_a_column_can_be_dropped():
     """Through the whole search: labels depend on merit alone, and past decisions on the proxy too."""
-    X, _, group = applicants(900, np.random.default_rng(9))
-    y = (X["merit"] - 0.8 * X["proxy"] + 0.5 * np.random.default_rng(0).logistic(size=900) > -0.4).astype(int)
+    X, _, group = applicants(600, np.random.default_rng(9))
+    y = (X["merit"] - 0.8 * X["proxy"] + 0.5 * np.random.default_rng(0).logistic(size=600) > -0.4).astype(int)
     found = search(
-        X,
-        y,
+        X=X,
+        y=y,
         sensitive_features=group,
         financial_features=["merit"],
         family="trees",
-        space={"max_leaf_nodes": [4], "max_iter": [20], "drop": [(), ("proxy",), ("noise0",)]},
+        space={"max_leaf_nodes": [4], "max_iter": [12], "drop": [(), ("proxy",), ("noise0",)]},
         keep=["auc >= best - 0.2"],
         minimize="score_gap",
         folds=3,
@@ -235,6 +241,62 @@ def test_a_search_confirms_that_a_column_can_be_dropped():
     assert found.tried[found.chosen].parameters["drop"] == ["proxy"]
     (of,) = found.confirmation.candidates
     assert of.objective.answer == "confirmed"
-    assert found.sentences[0].startswith(f"Confirmed for candidate {found.chosen}, on 269 people held out: score gap")
+    n = len(found.people.confirming)
+    assert found.sentences[0].startswith(f"Confirmed for candidate {found.chosen}, on {n} people held out: score gap")
     assert found.to_dict()["sentences"] == list(found.sentences)
-    assert found.audit(evidence=False).provenance.n_people == 269
+    assert found.audit(evidence=False).provenance.n_people == n
+
+
+AROUND = np.array([-0.01, 0.0, 0.01])
+
+
+def metrics(everyone, first, second):
+    """Approvals of candidates over three folds: of all, and of two groups."""
+    given = {"positive_rate": everyone, "approval_rate[a]": first, "approval_rate[b]": second}
+    return {name: np.asarray(values)[:, None] + AROUND * (name != "positive_rate") for name, values in given.items()}
+
+
+def test_fewer_approvals_of_the_group_with_the_fewest_are_told():
+    found = metrics([0.7, 0.7, 0.7], [0.8, 0.85, 0.75], [0.6, 0.55, 0.65])
+    assert least_approved(found, 0) == "b"
+    (told,) = approval_warnings(found, 1, 0, test_share=0.5)
+    assert told == (
+        "Candidate 1 approves fewer people of b, the group with the fewest approvals: 55.0% instead of 60.0% "
+        "(−5.0 points, 95% interval −5.0 to −5.0)."
+    )
+    assert approval_warnings(found, 2, 0, test_share=0.5) == ()
+    assert approval_warnings(found, 0, 0, test_share=0.5) == ()
+
+
+def test_a_difference_within_noise_says_so():
+    found = metrics([0.7, 0.7], [0.8, 0.8], [0.6, 0.59])
+    found["approval_rate[b]"][1] = [0.7, 0.5, 0.57]
+    (told,) = approval_warnings(found, 1, 0, test_share=0.5)
+    assert told.endswith("; this is within noise).")
+
+
+@pytest.mark.parametrize(
+    ("rate", "start", "words"),
+    [
+        (1.0, 0.7, "approves everyone (100.0% of the people; the unconstrained one 70.0%)"),
+        (0.96, 0.7, "approves nearly everyone (96.0%"),
+        (0.0, 0.2, "approves no one (0.0%"),
+        (0.02, 0.2, "approves nearly no one (2.0%"),
+        (0.95, 0.94, ""),
+        (0.995, 0.995, ""),
+        (0.6, 0.7, ""),
+    ],
+)
+def test_a_model_that_approves_nearly_everyone_or_no_one_is_named(rate, start, words):
+    found = metrics([start, rate], [0.5, 0.5], [0.5, 0.5])
+    told = approval_warnings(found, 1, 0, test_share=0.5)
+    if words:
+        assert words in told[0]
+        assert told[0].endswith("its gaps between groups are small for that reason alone.")
+    else:
+        assert told == ()
+
+
+def test_a_candidate_without_metrics_has_no_warning():
+    found = metrics([0.7, np.nan], [0.5, np.nan], [0.5, np.nan])
+    assert approval_warnings(found, 1, 0, test_share=0.5) == ()

@@ -15,13 +15,20 @@ from sklearn.preprocessing import StandardScaler
 from evenhand.exceptions import InvalidInputError, MissingExtraError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
-from evenhand.searching import search
 from evenhand.searching.candidates import repaired_people
-from evenhand.searching.families import ESTIMATORS, QUICK_REPAIRS, SPECS, Training, repaired
-from evenhand.searching.families.family import held_to_one_thread, kept_columns
+from evenhand.searching.families import (
+    ESTIMATORS,
+    QUICK_REPAIRS,
+    SPECS,
+    Training,
+    held_to_one_thread,
+    kept_columns,
+    repaired,
+)
 from evenhand.searching.people import SearchPeople
-from evenhand.searching.search import proxy_drops
-from evenhand.searching.space import candidates_of
+from evenhand.searching.space import candidates_of, proxy_drops
+
+from .conftest import search
 
 pytestmark = pytest.mark.integration  # models are trained, files are opened in processes
 
@@ -248,7 +255,7 @@ def test_a_search_over_trees_finds_fits_and_audits_one(given):
     # Trees that never see the group, matched on all they do see, have no excess.
     assert np.abs(result.metrics["excess"][dropped].mean(1)).max() < result.metrics["excess"][0].mean()
     audit = result.audit(evidence=False)
-    assert audit.provenance.n_people == 400
+    assert audit.provenance.n_people == len(given["y"])
 
 
 SEVERAL = {
@@ -268,14 +275,14 @@ def test_several_families_are_judged_side_by_side(given, tmp_path):
     assert [c.family for c in result.tried].count("logistic") == len(QUICK_REPAIRS)
     assert result.candidates["family"].tolist() == [c.family for c in result.tried]
     assert result.to_dict()["families"] == ["xgboost", "logistic"]
+    alone = search(**given, family="logistic", space=SEVERAL["logistic"], keep=[])
+    own = [k for k, c in enumerate(result.tried) if c.family == "logistic"]
     for name, values in result.metrics.items():
         np.testing.assert_array_equal(values, found[1].metrics[name])  # whatever the number of threads
-        alone = search(**given, family="logistic", space=SEVERAL["logistic"], keep=[]).metrics[name]
-        own = [k for k, c in enumerate(result.tried) if c.family == "logistic"]
-        np.testing.assert_array_equal(np.sort(values[own], axis=0), np.sort(alone, axis=0))
+        np.testing.assert_array_equal(np.sort(values[own], axis=0), np.sort(alone.metrics[name], axis=0))
     family = result.tried[result.chosen].family
     assert result.save_model(tmp_path).name == FILES[family]
-    assert result.audit(evidence=False).provenance.n_people == 400
+    assert result.audit(evidence=False).provenance.n_people == len(given["y"])
     page = result.to_html(tmp_path / "search.html").read_text(encoding="utf-8")
     assert "gradient-boosted trees of XGBoost; logistic regressions of scikit-learn" in page
 

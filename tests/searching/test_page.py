@@ -1,4 +1,4 @@
-"""The page of a search: what it says, for every way in which a search can end."""
+"""The page and the workbook of a search, read back."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from evenhand.report.formatting import decimal
-from evenhand.searching import search
 from evenhand.searching.choice import mean_interval
-from evenhand.searching.metrics import metric_words
+from evenhand.searching.metrics import metric_of
 from evenhand.searching.page import search_page
 from evenhand.searching.space import shown
 
+from .conftest import QUICK, search
+
 pytestmark = pytest.mark.integration  # whole searches are trained
 
-QUICK = {"cec_weight": [1.0], "epochs": [1, 2], "hidden": [(8,)], "batch_size": [32]}
 SECTIONS = ["verdict", "question", "confirmed", "cost", "candidates", "reasons", "left", "limits"]
 
 
@@ -64,7 +64,7 @@ def test_a_gain_is_to_the_right_whichever_way_a_metric_is_better(result, page):
     for axis, name, sign in (("utility", "auc", 1), ("procedure", "reasoning_gap", -1)):
         sets = charts_of(page)[f"gains-{axis}"]["datasets"].values()
         rows = [row for rows in sets for row in rows if "metric" in row]
-        row = next(row for row in rows if row["metric"].lower() == metric_words(name).lower())
+        row = next(row for row in rows if row["metric"].lower() == metric_of(name).words.lower())
         assert row["gain"] == pytest.approx(sign * table.loc[name, "honest_difference"])
         assert row["low"] <= row["gain"] <= row["high"]
 
@@ -105,12 +105,12 @@ def test_warnings_of_approvals_are_in_the_verdict(result):
 
 def test_a_search_without_a_choice_says_so_and_has_no_costs(given):
     page = search_page(search(**given, space=QUICK, keep=["auc >= 0.9999"]).to_dict())
-    assert "None of the 4 candidates meets the constraints." in page
+    assert "None of the 2 candidates meets the constraints." in page
     assert sections_of(page) == [name for name in SECTIONS if name not in ("confirmed", "cost", "left")]
 
 
 def test_a_search_that_finds_nothing_better_says_so(given):
-    found = search(**given, space={"cec_weight": [0.0], "epochs": [1, 2], "hidden": [(8,)]}, keep=[], minimize="auc")
+    found = search(**given, space={**QUICK, "cec_weight": [0.0], "epochs": [1, 2]}, keep=[], minimize="auc")
     assert found.chosen == found.unconstrained
     page = search_page(found.to_dict())
     assert "The unconstrained candidate is chosen: none of 2 meets the constraints" in page
@@ -145,3 +145,73 @@ def test_what_is_left_to_gain_is_told_with_its_assumptions(result, page):
         assert html.escape(assumption, quote=False) in left
     bounds = result.stopping.bounds
     assert left.count('<th scope="row"') == len(bounds)
+
+
+pytestmark = pytest.mark.integration  # whole searches are trained
+
+openpyxl = pytest.importorskip("openpyxl")
+
+
+@pytest.fixture(scope="module")
+def workbook(result, tmp_path_factory):
+    return openpyxl.load_workbook(result.to_excel(tmp_path_factory.mktemp("search") / "search.xlsx"))
+
+
+def rows_of(sheet):
+    head, *rows = sheet.iter_rows(values_only=True)
+    return [dict(zip(head, row, strict=True)) for row in rows]
+
+
+def test_every_part_of_the_record_has_a_sheet(workbook):
+    assert workbook.sheetnames == [
+        "Findings", "Candidates", "Cost and gain", "Confirmation", "Score gaps", "Left to gain", "Folds", "Settings",
+        "Limits",
+    ]  # fmt: skip
+
+
+def test_findings_are_the_sentences_of_the_result(workbook, result):
+    assert [row["finding"] for row in rows_of(workbook["Findings"])] == [*result.sentences, *result.warnings]
+
+
+def test_the_confirmation_has_a_row_for_the_objective_and_each_constraint(workbook, result):
+    (of,) = result.confirmation.candidates
+    rows = rows_of(workbook["Confirmation"])
+    assert [row["answer"] for row in rows] == [of.objective.answer, *(limit.answer for limit in of.limits)]
+    assert rows[0]["difference, or distance from the limit"] == pytest.approx(of.objective.difference.value)
+
+
+def test_parts_of_the_score_gap_add_up_to_it(workbook):
+    rows = [row for row in rows_of(workbook["Score gaps"]) if row["metric"] == "Score gap"]
+    whole, *parts = (row["chosen"] for row in rows)
+    assert sum(parts) == pytest.approx(whole)
+
+
+def test_a_candidate_stands_beside_its_reason(workbook, result):
+    rows = rows_of(workbook["Candidates"])
+    assert list(rows[0])[:4] == ["candidate", "status", "on the front", "why"]
+    assert [row["why"] for row in rows] == list(result.reasons)
+    assert [row["candidate"] for row in rows if row["on the front"]] == list(result.front)
+    assert rows[1]["AUC"] == pytest.approx(result.metrics["auc"][1].mean())
+
+
+def test_cost_and_gain_are_numbers(workbook, result):
+    rows = rows_of(workbook["Cost and gain"])
+    wanted = result.cost_and_gain
+    assert [row["metric"].lower() for row in rows] == [metric_of(name).words.lower() for name in wanted["metric"]]
+    columns = {
+        "difference": "difference",
+        "honest difference": "honest_difference",
+        "held out: chosen": "confirmed_chosen",
+        "held out: difference": "confirmed_difference",
+    }
+    columns["honest difference, upper"] = "honest_high"
+    for heading, column in columns.items():
+        assert [row[heading] for row in rows] == pytest.approx(wanted[column].tolist())
+
+
+def test_every_fold_of_every_metric_is_there(workbook, result):
+    rows = rows_of(workbook["Folds"])
+    assert len(rows) == len(result.tried) * len(result.shown) * result.settings.folds
+    last = rows[-1]
+    name = next(name for name in result.shown if metric_of(name).words == last["metric"])
+    assert last["value"] == pytest.approx(result.metrics[name][last["candidate"], last["fold"]])

@@ -5,22 +5,38 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
 
 import evenhand as eh
+from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import excess
+from evenhand.models.dispatch import as_audited_model
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.searching.metrics import fold_outcome
-from evenhand.searching.people import EvaluationSettings, SearchPeople
-from evenhand.searching.scoring import adjusted_mean, gap_name, score_model, score_stack, score_weighted
+from evenhand.searching.options import SearchSettings
+from evenhand.searching.people import SearchPeople
+from evenhand.searching.scoring import (
+    adjusted_mean,
+    check_effect_columns,
+    column_effects,
+    fold_outcome,
+    gap_name,
+    is_signed_gap,
+    oriented_gaps,
+    score_model,
+    score_stack,
+    score_weighted,
+)
 from evenhand.training import StackedNetwork
 
 
 @pytest.fixture(scope="module")
 def judged(planted):
     people, decided = planted
-    settings = EvaluationSettings(folds=2, n_steps=8)
+    settings = SearchSettings(folds=2, n_steps=8)
     searched = SearchPeople.of(people.X, decided, people.group, people.financial_features, 0.0, 0)
     return searched, settings, searched.compared_folds(settings, has_training_triples=False)
 
@@ -103,7 +119,7 @@ def test_trees_that_split_on_categories_have_the_metrics_of_their_audit(planted)
     # Categories that are nearly equally common, so that leaving a placebo out changes some baselines.
     halves = {c: (people.X[c] > people.X[c].median()).map({True: "high", False: "low"}) for c in people.X.columns}
     X = people.X.assign(**{c: v.astype("category") for c, v in halves.items() if c not in financial})
-    settings = EvaluationSettings(folds=2, n_steps=8)
+    settings = SearchSettings(folds=2, n_steps=8)
     searched = SearchPeople.of(X, decided, people.group, people.financial_features, 0.0, 0)
     compared = searched.compared_folds(settings, has_training_triples=False)
     fold = compared[0].fold
@@ -177,3 +193,115 @@ def test_the_adverse_impact_ratio_is_the_lowest_approval_rate_over_the_highest(j
     assert metrics["air"] == pytest.approx(min(rates) / max(rates))
     nobody = np.zeros_like(decision)
     assert np.isnan(fold_outcome(fold, nobody.astype(float), nobody)["air"])
+
+
+FEATURES = ["age", "a|b [c]"]
+
+
+def signed(rng, n_models=5, groups=(1, 2), n=4):
+    names = [gap_name(kind, g) for kind in ("score_gap", "probability_gap", "decision_gap") for g in groups]
+    names += [gap_name("score_gap", g, feature) for g in groups for feature in FEATURES]
+    return {name: rng.normal(size=(n_models, n)) for name in names}
+
+
+def test_sizes_of_gaps_are_the_largest_size_of_a_mean_over_groups():
+    found = signed(np.random.default_rng(0))
+    assert all(is_signed_gap(name) for name in found)
+    means = {name: values.mean(1) for name, values in found.items()}
+    sizes = oriented_gaps(found, means, FEATURES)
+    for kind in ("score_gap", "probability_gap", "decision_gap"):
+        expected = np.maximum(*(np.abs(means[gap_name(kind, g)]) for g in (1, 2)))
+        assert sizes[kind].mean(1) == pytest.approx(expected)
+    for feature in FEATURES:
+        expected = np.maximum(*(np.abs(means[gap_name("score_gap", g, feature)]) for g in (1, 2)))
+        assert sizes[f"score_gap[{feature}]"].mean(1) == pytest.approx(expected)
+    parts = [sum(np.abs(means[gap_name("score_gap", g, feature)]) for feature in FEATURES) for g in (1, 2)]
+    assert sizes["score_gap_parts"].mean(1) == pytest.approx(np.maximum(*parts))
+
+
+def test_parts_that_cancel_both_count():
+    found = {
+        gap_name("score_gap", 1): np.zeros((1, 2)),
+        gap_name("score_gap", 1, "age"): np.full((1, 2), 0.3),
+        gap_name("score_gap", 1, "income"): np.full((1, 2), -0.3),
+    }
+    sizes = oriented_gaps(found, {name: values.mean(1) for name, values in found.items()}, ["age", "income"])
+    assert sizes["score_gap"].tolist() == [[0, 0]]
+    assert sizes["score_gap_parts"].tolist() == [[0.6, 0.6]]
+
+
+def test_a_candidate_without_gaps_has_none():
+    found = {gap_name("score_gap", g): np.full((2, 2), np.nan) for g in (1, 2)}
+    found[gap_name("score_gap", 1)][0] = 0.1
+    sizes = oriented_gaps(found, {name: values.mean(1) for name, values in found.items()}, [])
+    assert sizes["score_gap"][0].tolist() == [0.1, 0.1]
+    assert np.isnan(sizes["score_gap"][1]).all()
+
+
+@pytest.fixture(scope="module")
+def people():
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"income": rng.normal(size=300), "debt": rng.integers(0, 5, 300), "up down": rng.random(300)})
+    y = (table["income"] - table["debt"] + 4 * np.sin(6 * table["up down"]) + rng.normal(size=300) > -1).astype(int)
+    return table, y
+
+
+def test_a_linear_model_moves_by_its_coefficient_all_the_way(people):
+    table, y = people
+    model = LogisticRegression().fit(table, y)
+    found = column_effects(as_audited_model(model, table=table), table, table[:50], "income", np.ones((1, 50)))
+    low, high = np.quantile(table["income"], [0.02, 0.98], method="nearest")
+    assert found["effect[income]"].tolist() == pytest.approx([model.coef_[0, 0] * (high - low)], rel=1e-5)
+    assert found["falls[income]"].tolist() == [0.0]
+    assert found["rises[income]"].tolist() == pytest.approx([1.0])
+    falling = column_effects(as_audited_model(model, table=table), table, table[:50], "debt", np.ones((1, 50)))
+    assert falling["falls[debt]"].tolist() == pytest.approx([1.0])
+    assert falling["rises[debt]"].tolist() == [0.0]
+
+
+def test_steps_against_a_sign_are_those_of_brute_force(people):
+    table, y = people
+    model = DecisionTreeClassifier(max_depth=6, random_state=0).fit(table, y)
+    weights = np.random.default_rng(1).random((2, 60))
+    test = table[:60]
+    found = column_effects(as_audited_model(model, table=table), table, test, "up down", weights)
+    values = np.unique(np.quantile(table["up down"], np.linspace(0.02, 0.98, 9), method="nearest"))
+    scores = np.array([model.predict_proba(test.assign(**{"up down": value}))[:, 1] for value in values])
+    falls = (np.diff(scores, axis=0) < -1e-5).mean(0)
+    assert 0 < falls.mean() < 1
+    expected = [np.average(falls, weights=weight) for weight in weights]
+    assert found["falls[up down]"].tolist() == pytest.approx(expected)
+
+
+def test_a_stack_has_the_effects_of_its_networks(people):
+    table, _ = people
+    columns = table.astype(np.float32)
+    stack = StackedNetwork(3, hidden=(8,), seeds=(0, 1))
+    whole = DifferentiableModel(stack.layout.networks(stack.flat.detach()), "networks")
+    found = column_effects(whole, columns, columns[:40], "income", np.ones((1, 40)))
+    for k in range(2):
+        alone = DifferentiableModel(stack.member(k), "network")
+        expected = column_effects(alone, columns, columns[:40], "income", np.ones((1, 40)))
+        for name, values in expected.items():
+            assert found[name][k].tolist() == pytest.approx(values.tolist(), abs=1e-6)
+
+
+def test_a_column_of_one_value_does_nothing(people):
+    table, y = people
+    table = table.assign(debt=1.0)
+    model = LogisticRegression().fit(table, y)
+    found = column_effects(as_audited_model(model, table=table), table, table[:5], "debt", np.ones((1, 5)))
+    assert [values.tolist() for values in found.values()] == [[0.0]] * 3
+
+
+def test_columns_that_are_absent_or_words_are_refused(people):
+    table = people[0].assign(job="clerk")
+    check_effect_columns((), table)
+    with pytest.raises(
+        InvalidInputError, match=r"names columns absent from the data: \['incme'\]. Did you mean 'income'"
+    ):
+        check_effect_columns(("incme",), table)
+    with pytest.raises(
+        InvalidInputError, match="asks which way 'job' moves the score, but it does not contain numbers"
+    ):
+        check_effect_columns(("job",), table)

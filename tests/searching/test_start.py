@@ -17,13 +17,12 @@ from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer, Standar
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.trees import read_trees
-from evenhand.searching import search
 from evenhand.searching.candidates import fit_estimator
-from evenhand.searching.families.family import signs_in_trees
-from evenhand.searching.families.xgboost import learning_of
+from evenhand.searching.families import learning_of, signs_in_trees
 from evenhand.searching.people import SearchPeople
-from evenhand.searching.space import candidates_of
-from evenhand.searching.start import read_start
+from evenhand.searching.space import candidates_of, read_start
+
+from .conftest import search
 
 pytestmark = pytest.mark.integration  # models are trained, files are opened in processes
 
@@ -79,7 +78,7 @@ def margin(model, table):
 
 
 def refitted(start, people):
-    (candidate, *_) = candidates_of(start.point.family, None, 1, 0, start=start.point)
+    (candidate, *_) = candidates_of(start.family, None, 1, 0, start=start)
     assert candidate.is_start
     assert candidate.is_unconstrained
     return fit_estimator(candidate, people, np.arange(len(people.table)), 0)
@@ -88,29 +87,29 @@ def refitted(start, people):
 def test_an_xgboost_model_trained_anew_gives_its_own_scores_turned_round(people, lenders_model):
     start = read_start(lenders_model, people)
     assert start.favorable == "low"
-    assert start.point.family == "xgboost"
-    assert start.point.parameters["monotone"] == {"debt": -1}
-    assert start.point.parameters["drop"] == ("unseen",)
+    assert start.family == "xgboost"
+    assert start.parameters["monotone"] == {"debt": -1}
+    assert start.parameters["drop"] == ("unseen",)
     np.testing.assert_allclose(
         margin(refitted(start, people), people.table), -margin(lenders_model, people.table), atol=1e-4
     )
 
 
 def test_a_booster_in_memory_tells_what_its_classifier_does(people, lenders_model):
-    own, booster = (read_start(m, people).point.parameters for m in (lenders_model, lenders_model.get_booster()))
+    own, booster = (read_start(m, people).parameters for m in (lenders_model, lenders_model.get_booster()))
     assert {name: booster[name] for name in own} == own
 
 
 def test_the_file_of_an_xgboost_model_tells_what_its_trees_show(people, lenders_model, tmp_path):
     lenders_model.save_model(tmp_path / "model.json")
     start = read_start(tmp_path / "model.json", people)
-    own = read_start(lenders_model, people).point.parameters
+    own = read_start(lenders_model, people).parameters
     for name in ("n_estimators", "max_depth", "learning_rate", "reg_lambda", "monotone", "drop"):
-        assert start.point.parameters[name] == own[name], name
+        assert start.parameters[name] == own[name], name
     assert "the learning rate of 0.07 and the L2 penalty of 2.5 from its trees" in start.notes[0]
     assert "debt stay monotone" in start.notes[0]
     lenders_model.save_model(tmp_path / "model.ubj")
-    assert read_start(str(tmp_path / "model.ubj"), people).point.parameters["learning_rate"] == 0.3  # not to be seen
+    assert read_start(str(tmp_path / "model.ubj"), people).parameters["learning_rate"] == 0.3  # not to be seen
 
 
 @pytest.mark.parametrize(
@@ -160,9 +159,9 @@ def test_a_lightgbm_model_its_booster_and_its_file_tell_the_same(people, numbers
     ).fit(numbers, people.labels)  # fmt: skip
     model.booster_.save_model(tmp_path / "model.txt")
     found = [read_start(given, people) for given in (model, model.booster_, tmp_path / "model.txt")]
-    assert all(start.point == found[0].point for start in found)
+    assert all((start.family, start.parameters) == (found[0].family, found[0].parameters) for start in found)
     assert found[0].favorable == "high"
-    assert found[0].point.parameters["monotone"] == {"income": 1}
+    assert found[0].parameters["monotone"] == {"income": 1}
     np.testing.assert_allclose(margin(refitted(found[0], people), people.table), margin(model, people.table), atol=1e-4)
 
 
@@ -171,29 +170,29 @@ def test_boosted_trees_of_scikit_learn_keep_their_rounds(people, numbers):
         max_iter=200, max_leaf_nodes=6, early_stopping=True, random_state=0, monotonic_cst={"income": 1}
     ).fit(numbers, people.labels)
     start = read_start(GridSearchCV(model, {"max_leaf_nodes": [6]}, cv=2).fit(numbers, people.labels), people)
-    assert start.point.parameters["max_iter"] < 200
+    assert start.parameters["max_iter"] < 200
     assert "stopped early" in start.notes[0]
     plain = HistGradientBoostingClassifier(max_iter=20, monotonic_cst=[0, -1, 0], random_state=0)
     start = read_start(plain.fit(numbers, people.labels), people)
-    assert start.point.parameters["monotone"] == {"debt": -1}
+    assert start.parameters["monotone"] == {"debt": -1}
     np.testing.assert_allclose(margin(refitted(start, people), people.table), margin(plain, people.table), atol=1e-9)
 
 
 def test_regressions_and_scorecards_are_told_apart(people, numbers):
     scaled = make_pipeline(StandardScaler(), LogisticRegression(C=0.2, tol=1e-8)).fit(numbers, people.labels)
     start = read_start(scaled, people)
-    assert (start.point.family, start.point.parameters["C"]) == ("logistic", 0.2)
+    assert (start.family, start.parameters["C"]) == ("logistic", 0.2)
     assert "before its classifier (StandardScaler) are replaced" in start.warnings[0]
     np.testing.assert_allclose(margin(refitted(start, people), people.table), margin(scaled, numbers), atol=1e-3)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # parameters of the class change
         tuned = LogisticRegressionCV(Cs=[0.5], cv=2).fit(numbers, people.labels)
         alone = read_start(tuned, people)
-        assert (alone.point.parameters["C"], alone.warnings) == (0.5, ())
+        assert (alone.parameters["C"], alone.warnings) == (0.5, ())
     bins = KBinsDiscretizer(4, strategy="quantile", quantile_method="averaged_inverted_cdf")
     card = read_start(make_pipeline(bins, LogisticRegression(C=0.3)).fit(numbers, people.labels), people)
-    assert (card.point.family, card.point.parameters["n_bins"], card.point.parameters["C"]) == ("scorecard", 4, 0.3)
-    assert card.point.parameters["drop"] == ("home", "unseen")
+    assert (card.family, card.parameters["n_bins"], card.parameters["C"]) == ("scorecard", 4, 0.3)
+    assert card.parameters["drop"] == ("home", "unseen")
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -206,7 +205,7 @@ def test_a_scorecard_of_optbinning_is_a_start(people, numbers):
         numbers, people.labels
     )
     start = read_start(card, people)
-    assert (start.point.family, start.point.parameters["C"]) == ("scorecard", 0.7)
+    assert (start.family, start.parameters["C"]) == ("scorecard", 0.7)
     assert "replaced by quantile bins" in start.notes[0]
 
 
@@ -228,8 +227,8 @@ def test_what_is_not_a_start_is_refused(people, numbers):
 def found(people, lenders_model):
     names = np.asarray(people.groups.names)[people.groups.codes]
     return search(
-        people.table,
-        people.labels,
+        X=people.table,
+        y=people.labels,
         sensitive_features=names,
         financial_features=FINANCIAL,
         start=lenders_model,
@@ -260,8 +259,8 @@ def test_everything_is_compared_with_the_start(found, tmp_path):
 def test_the_steps_of_a_pipeline_that_are_replaced_are_named_in_the_result_and_on_the_page(people, numbers, tmp_path):
     names = np.asarray(people.groups.names)[people.groups.codes]
     found = search(
-        numbers,
-        people.labels,
+        X=numbers,
+        y=people.labels,
         sensitive_features=names,
         financial_features=FINANCIAL,
         start=make_pipeline(QuantileTransformer(n_quantiles=20), LogisticRegression()).fit(numbers, people.labels),
@@ -285,7 +284,7 @@ def test_both_models_are_audited_on_the_same_people_and_compared(found, lenders_
 
 
 def test_families_beside_that_of_the_start_keep_its_columns(people, lenders_model):
-    point = read_start(lenders_model, people).point
+    point = read_start(lenders_model, people)
     tried = candidates_of(("logistic", "lightgbm"), None, 6, 0, drops=[("age",)], start=point)
     assert tried[0].family == "xgboost"
     assert {c.family for c in tried[1:]} == {"logistic", "lightgbm"}

@@ -15,7 +15,7 @@ from evenhand import load_model
 from evenhand.auditing.audit import audit_people
 from evenhand.auditing.direction import notes_on_label
 from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
-from evenhand.cli.options import AuditPlan, TablePlan, opened_table
+from evenhand.cli.options import AuditPlan, SearchPlan, TablePlan, TrainPlan, opened_table
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.given import GivenColumns, attribution_columns, rows_by_id, rows_in_order
 from evenhand.inputs.people import People
@@ -27,6 +27,7 @@ from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.tables.open import fingerprint_input
 from evenhand.inputs.validation import as_groups, check_columns
 from evenhand.models.introspection import input_columns
+from evenhand.searching.options import SearchOptions
 from evenhand.system.terminal import PATIENCE, progress
 
 _SHOWN = 8
@@ -337,25 +338,39 @@ def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:
     )
 
 
-def search_table(
-    path: Any,
-    plan: TablePlan,
-    **settings: Any,
-) -> tuple[SearchResult, list[str]]:
+def search_table(path: Any, plan: SearchPlan, checkpoint: Path) -> tuple[SearchResult, list[str]]:
     """Search for an alternative on the applicants of a file; return it and the notes on how cells were read."""
     from evenhand.searching import search
+    from evenhand.searching.space import default_space, family_names
 
+    families: Any = plan.family or None
+    space: Any = None
+    if plan.seed_search is not None:
+        if plan.seed_search < 2:
+            raise InvalidInputError(f"--seed-search must be at least 2, got {plan.seed_search}.")
+        seeds = list(range(plan.seed_search))
+        space = {name: {**default_space(name), "seed": seeds} for name in family_names(families or "network")}
+        if plan.start is not None and families is None:
+            space = {"seed": seeds}
     people, notes = _applicants(path, plan)
-    found = search(
+    options = {**_values(plan, SearchOptions), "encoding": plan.categories, "progress": True}
+    result = search(
         people.table,
         people.labels,
         sensitive_features=people.group_of_each,
         financial_features=list(plan.financial_features),
         clusters=_clusters(people),
-        progress=True,
-        **settings,
+        start=plan.start,
+        family=families,
+        space=space,
+        n_candidates=plan.n_candidates,
+        keep=plan.keep,
+        minimize=plan.minimize,
+        checkpoint=checkpoint,
+        random_state=plan.random_state,
+        options=SearchOptions(**options),
     )
-    return found, [*notes, *_left_out(people)]
+    return result, [*notes, *_left_out(people)]
 
 
 def _clusters(people: People) -> np.ndarray[Any, Any] | None:
@@ -367,16 +382,24 @@ def _clusters(people: People) -> np.ndarray[Any, Any] | None:
     return clusters
 
 
-def train_table(
-    path: Any,
-    plan: TablePlan,
-    **settings: Any,
-) -> tuple[CECClassifier, list[str]]:
+def train_table(path: Any, plan: TrainPlan) -> tuple[CECClassifier, list[str]]:
     """Fit a classifier on the applicants of a file; return it with notes on rows left out and how cells were read."""
     from evenhand.training.classifier import CECClassifier
 
     people, notes = _applicants(path, plan)
-    model = CECClassifier(financial_features=list(plan.financial_features), progress=True, **settings)
+    choices: dict[str, Any] = {"objective": plan.objective, "encoding": plan.categories}
+    model = CECClassifier(
+        **choices,
+        financial_features=list(plan.financial_features),
+        cec_weight=plan.cec_weight,
+        equalized_odds_weight=plan.equalized_odds_weight,
+        least_explained=plan.least_explained,
+        epochs=plan.epochs,
+        device=plan.device,
+        random_state=plan.random_state,
+        checkpoint=plan.checkpoint,
+        progress=True,
+    )
     return model.fit(people.table, people.labels, sensitive_features=people.group_of_each), [*notes, *_left_out(people)]
 
 

@@ -14,6 +14,7 @@ import typer
 from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError, did_you_mean, first_line
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
+from evenhand.searching.options import DEFAULT_KEEP, SearchOptions
 
 ALIASES = {
     "financial": "financial_features",
@@ -21,6 +22,7 @@ ALIASES = {
     "decision": "decisions",
     "id": "ids",
     "reasons": "reason_map",
+    "candidates": "n_candidates",
 }
 """Short names of options."""
 
@@ -34,8 +36,8 @@ _KINDS: dict[str, type] = {
     "Mapping[str, float]": dict,
 }
 _COMMAND_LINE_ONLY = {"trust_pickle"}  # a file that came with the data must not grant it
-_REPEATABLE = {"fail_on", "limits"}
-_OR_TABLE = {"reason_map"}  # a string, or in TOML a table
+_REPEATABLE = {"fail_on", "limits", "keep", "family"}
+_OR_TABLE = {"reason_map", "payoff"}  # a string, or in TOML a table
 
 Plan = TypeVar("Plan")
 
@@ -44,6 +46,10 @@ def _same(plan: type, name: str) -> Any:
     """An option with the default and help of the dataclass that defines it."""
     option = next(option for option in fields(plan) if option.name == name)
     return field(default=option.default, metadata=option.metadata)
+
+
+def _option(default: Any, panel: str, text: str) -> Any:
+    return field(default=default, metadata={"help": text, "panel": panel})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,6 +89,71 @@ class TablePlan(MainColumns, ReadOptions, QueryOptions, ColumnOptions):
     """Options about columns and cells that every command on a table of applicants has."""
 
     by: tuple[str, ...] = ()  # only for audits
+
+
+_CATEGORIES = "Categories as onehot columns or ordinal codes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchPlan(SearchOptions, TablePlan):
+    """All options of `evenhand search`, on the command line or in a TOML file."""
+
+    encoding: str | None = _same(ReadOptions, "encoding")  # type: ignore[assignment]
+    categories: str = _option("onehot", "Models", f"{_CATEGORIES}, for networks.")
+    keep: tuple[str, ...] = _option(
+        DEFAULT_KEEP,
+        "Goal",
+        "What a model must keep, e.g. 'auc >= best - 0.01', 'profit >= unconstrained - 1%' or 'income increasing'; "
+        "repeatable.",
+    )
+    minimize: str = _option(
+        "reasoning_gap",
+        "Goal",
+        "Metric to improve, e.g. score_gap, weighing, excess, eo_gap, air or 'score_gap[income]'.",
+    )
+    start: str | None = _option(
+        None,
+        "Models",
+        "Your model, to search around and to compare with: .json or .ubj (XGBoost), .txt (LightGBM), .skops.",
+    )
+    family: tuple[str, ...] = _option(
+        (),
+        "Models",
+        "network, trees (of scikit-learn), xgboost, lightgbm, logistic or scorecard; repeatable. [default: that of "
+        "--start, or network]",
+    )
+    n_candidates: int | None = _option(
+        None, "Models", "Number of combinations to draw at random; all of them by default."
+    )
+    seed_search: int | None = _option(
+        None, "Models", "Search over this many seeds, too: each candidate and seed is a draw."
+    )
+    random_state: int = _option(0, "Judging", "Seed.")
+
+    def __post_init__(self) -> None:
+        SearchOptions.__post_init__(self)
+        ReadOptions.__post_init__(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainPlan(TablePlan):
+    """All options of `evenhand train`, on the command line or in a TOML file."""
+
+    objective: str = _option(
+        "reasoning_gap", "Goal", "What is lowered: reasoning_gap, reasoning_excess, excess, or cec, the paper's."
+    )
+    cec_weight: float = _option(2.0, "Goal", "Weight of the objective; 0 for none.")
+    equalized_odds_weight: float = _option(0.0, "Goal", "Weight of equalized odds; 0 for none.")
+    least_explained: float = _option(
+        0.1, "Goal", "Share of the labels' entropy at which both weights count in full; 0 for always."
+    )
+    epochs: int = _option(30, "Training", "Passes over the people.")
+    categories: str = _option("onehot", "Training", f"{_CATEGORIES}.")
+    device: str = _option("auto", "Training", "auto, cpu or cuda.")
+    random_state: int = _option(0, "Training", "Seed.")
+    checkpoint: str | None = _option(
+        None, "Output", "Folder that keeps an unfinished fit; run the command again to continue."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,11 +235,12 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
         shown = [option for option in fields(plan) if option.metadata]  # type: ignore[arg-type]
         order = [name for names in _PANELS.values() for name in names]
         shown.sort(key=lambda option: order.index(option.name) if option.name in order else len(order))
+        shown.sort(key=lambda option: _ORDER.index(_panel(option)) if _panel(option) in _ORDER else len(_ORDER))
         options = [_parameter(option) for option in shown]
 
         def run(**given: Any) -> None:
             names = {option.name for option in fields(plan)}  # type: ignore[arg-type]
-            values = {name: _value(name, value) for name, value in given.items() if name in names and value is not None}
+            values = {n: _value(n, value, plan) for n, value in given.items() if n in names and value is not None}
             rest = {name: value for name, value in given.items() if name not in names}
             command(**rest, plan=replace(plan_from_toml(rest.get("config"), plan), **values))  # type: ignore[type-var]
 
@@ -213,6 +285,15 @@ _PANELS = {
 """The options of `evenhand audit --help` under their headings."""
 
 
+_ORDER = ["Columns", "Reading", "Goal", "Models", "Training", "Judging", "Stopping", *list(_PANELS)[2:]]
+
+
+def _panel(option: Field[Any]) -> str | None:
+    """The heading of an option: that of the dataclass that defines it, or that of an audit."""
+    of_audit = next((title for title, names in _PANELS.items() if option.name in names), None)
+    return option.metadata.get("panel", of_audit)
+
+
 def _parameter(option: Field[Any]) -> inspect.Parameter:
     flag = "--" + option.name.replace("_", "-")
     names = [flag, *(f"--{short}" for short, name in ALIASES.items() if name == option.name)]
@@ -221,10 +302,10 @@ def _parameter(option: Field[Any]) -> inspect.Parameter:
         names = [f"{flag}/--no-{flag[2:]}"] if option.default else [flag]
     taken: Any = str if kind is tuple else kind
     taken = list[str] | None if option.name in _REPEATABLE else taken | None
-    default = f" [default: {option.default}]" if option.default and kind is not bool else ""
-    panel = next((title for title, names_of in _PANELS.items() if option.name in names_of), None)
+    usual = "; ".join(option.default) if isinstance(option.default, tuple) else option.default
+    default = f" [default: {usual}]" if usual and kind is not bool else ""
     help_text = f"{option.metadata['help']}{default}"
-    annotation = Annotated[taken, typer.Option(*names, help=help_text, rich_help_panel=panel)]
+    annotation = Annotated[taken, typer.Option(*names, help=help_text, rich_help_panel=_panel(option))]
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
@@ -233,13 +314,13 @@ def _kind(option: Field[Any]) -> type:
     return _KINDS.get(str(option.type).removesuffix(" | None"), str)
 
 
-def _value(name: str, value: Any) -> Any:
+def _value(name: str, value: Any, plan: type) -> Any:
     """Convert an option to the form the dataclass holds: a,b,c becomes a tuple of names."""
     if name == "limits":
         return _limits_in(value)
     if name in _REPEATABLE:
         return tuple(value)
-    if isinstance(value, str) and any(name == option.name and _kind(option) is tuple for option in fields(AuditPlan)):
+    if isinstance(value, str) and any(name == option.name and _kind(option) is tuple for option in fields(plan)):
         return names_in(value)
     return value
 

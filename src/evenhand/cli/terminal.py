@@ -11,7 +11,7 @@ from typing import Any
 
 import typer
 
-from evenhand.cli.options import ALIASES, AuditPlan
+from evenhand.cli.options import ALIASES, AuditPlan, SearchPlan
 from evenhand.system.terminal import printable
 
 _ARGUMENTS = {"sensitive_features": "group", "y": "label"}
@@ -24,14 +24,14 @@ def say(text: str = "", *, err: bool = False) -> None:
 
 
 def with_options(message: str) -> str:
-    """Add the command-line option after each argument of `evenhand.audit` that a message names.
+    """Add the command-line option after each argument of `evenhand.audit` or `evenhand.search` that a message names.
 
     Examples
     --------
     >>> with_options("Set `max_distance`, or look at `X`.")
     'Set `max_distance` (--max-distance), or look at `X`.'
     """
-    known = {option.name for option in fields(AuditPlan)}
+    known = {option.name for plan in (AuditPlan, SearchPlan) for option in fields(plan)}
     short = {name: alias for alias, name in ALIASES.items()}
 
     def replaced(found: re.Match[str]) -> str:

@@ -1,29 +1,44 @@
-"""Candidates of the network family: blocks of a stack, trained on all folds at once."""
+"""Candidates trained and scored on the folds of a search, block by block; finished blocks are kept on disk.
+
+Networks are trained in stacks, on all folds at once; the models of libraries one by one, each on one thread.
+"""
 
 from __future__ import annotations
 
+import json
+import math
+import os
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from threading import Lock
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from evenhand.exceptions import InvalidInputError
+from evenhand.arrays import Ints
+from evenhand.exceptions import DataFileError, InvalidInputError
 from evenhand.models.protocol import EncodesTables
-from evenhand.searching.families import ESTIMATORS, QUICK_REPAIRS, Training, repaired
-from evenhand.searching.families.family import held_to_one_thread, kept_columns
-from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.families import (
+    ESTIMATORS,
+    QUICK_REPAIRS,
+    Training,
+    held_to_one_thread,
+    kept_columns,
+    repaired,
+)
+from evenhand.searching.options import SearchSettings
+from evenhand.searching.people import SearchPeople
 from evenhand.searching.scoring import score_model, score_stack
 from evenhand.searching.space import Candidate
-from evenhand.searching.store import Scored
+from evenhand.system.files import json_ready, write_text
 from evenhand.system.threads import on_this_core
 from evenhand.training import StackedNetwork, Trainer, TrainingData, TrainingDivergedError, TrainingSettings
 from evenhand.training.classifier import CECClassifier
 from evenhand.training.folds import ComparedFold, stack_tables
+
+_FORMAT = "evenhand-search-block"
 
 # Members trained together: as many as fill a device, and few enough that a stopped search loses little.
 _MEMBERS_PER_BLOCK = {"cpu": 40, "cuda": 3_000}
@@ -34,8 +49,91 @@ Trained: TypeAlias = tuple[float, float, float, int]
 """cec_weight, equalized_odds_weight, learning_rate and seed of a model."""
 
 
+@dataclass(frozen=True)
+class Scored:
+    """Metrics of one candidate, trained with one seed, on one fold; NaN if a metric could not be estimated.
+
+    Attributes
+    ----------
+    candidate
+        Its key.
+    fold, seed
+        Numbers of the fold and the seed.
+    metrics
+        By name; empty if training failed.
+    note
+        Why training failed, if it did.
+    """
+
+    candidate: str
+    fold: int
+    seed: int
+    metrics: dict[str, float]
+    note: str = ""
+
+
+class BlockStore:
+    """A folder with one file for each finished block; without a folder, nothing is kept.
+
+    Parameters
+    ----------
+    folder
+        The folder; None to keep nothing.
+    run
+        Fingerprint of data and settings. Blocks of other runs may be in the same folder and are left alone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = BlockStore(tempfile.mkdtemp(), "run")
+    >>> store.write("first", [Scored("a", 0, 0, {"auc": 0.8})])
+    >>> store.read("first")[0].metrics
+    {'auc': 0.8}
+    >>> store.read("second") is None
+    True
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, run: str) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._run = run
+
+    def read(self, block: str) -> list[Scored] | None:
+        """Results of a block, or None if it is not finished.
+
+        Raises
+        ------
+        DataFileError
+            If the file cannot be read.
+        """
+        path = self._path(block)
+        if path is None or not path.is_file():
+            return None
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            if data["format"] != _FORMAT or data["run"] != self._run or data["block"] != block:
+                raise ValueError("it contains a different block")
+            results = [Scored(**row) for row in data["results"]]
+            for row in results:
+                row.metrics.update({name: math.nan for name, value in row.metrics.items() if value is None})
+            return results
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataFileError(f"{path} is not a block of this search ({error}): remove the file.") from error
+
+    def write(self, block: str, results: list[Scored]) -> None:
+        """Keep a finished block, whole or not at all."""
+        path = self._path(block)
+        if path is None:
+            return
+        rows = [json_ready(asdict(row)) for row in results]
+        content = json.dumps({"format": _FORMAT, "run": self._run, "block": block, "results": rows}, allow_nan=False)
+        write_text(path, content)
+
+    def _path(self, block: str) -> Path | None:
+        return None if self._folder is None else self._folder / f"search-{self._run}-{block}.json"
+
+
 @dataclass(frozen=True, eq=False)
-class NetworkFamily:
+class NetworkRuns:
     """Networks on the folds of a search.
 
     Attributes
@@ -51,13 +149,10 @@ class NetworkFamily:
     people: SearchPeople
     encoder: EncodesTables
     compared: Sequence[ComparedFold]
-    settings: EvaluationSettings
+    settings: SearchSettings
     device: torch.device
-
-    @property
-    def n_threads(self) -> None:
-        """None: a stack is trained on all cores or on a GPU, so blocks run one after the other."""
-        return
+    n_threads: ClassVar[None] = None
+    """None: a stack is trained on all cores or on a GPU, so blocks run one after the other."""
 
     def takes(self, candidate: Candidate) -> bool:
         """Whether it is a network."""
@@ -70,11 +165,8 @@ class NetworkFamily:
             p = candidate.parameters
             objective = p["objective"] if p["cec_weight"] else "none"
             groups[repr((objective, [p[name] for name in _SHARED]))][_trained(candidate)].append(candidate)
-        per_block = max(
-            1,
-            _MEMBERS_PER_BLOCK.get(self.device.type, _MEMBERS_PER_BLOCK["cpu"])
-            // (len(self.compared) * self.settings.seeds),
-        )
+        n_members = _MEMBERS_PER_BLOCK.get(self.device.type, _MEMBERS_PER_BLOCK["cpu"])
+        per_block = max(1, n_members // len(self.places))
         blocks = []
         for models in groups.values():
             # Models that train for equally long go together.
@@ -92,7 +184,7 @@ class NetworkFamily:
                 return [
                     Scored(candidate.key, fold, seed, {}, f"training diverged: {error}")
                     for candidate in block
-                    for fold, seed in self._places()
+                    for fold, seed in self.places
                 ]
         middle = len(block) // 2
         # Never separate candidates that are one model at different numbers of epochs: it would be trained twice.
@@ -102,65 +194,54 @@ class NetworkFamily:
             middle = next(k for k, c in enumerate(block) if _trained(c) == _trained(block[-1]))
         return self.run(block[:middle]) + self.run(block[middle:])
 
-    def _run(self, block: Sequence[Candidate]) -> Iterator[Scored]:
-        models = list(dict.fromkeys(_trained(candidate) for candidate in block))
-        places = self._places()
-        members = [(model, fold, seed) for model in models for fold, seed in places]
-        place_of = {member: index for index, member in enumerate(members)}
-        epochs = sorted({int(c.parameters["epochs"]) for c in block})
-        settings = self._settings(block[0].parameters, members, epochs[-1])
-        stacks = train_stack(self._data(settings), settings, epochs)
-        for fold in range(len(self.compared)):
-            asked = [
-                (candidate, seed, place_of[_trained(candidate), fold, seed])
-                for candidate in block
-                for seed in range(self.settings.seeds)
-            ]
-            rows = [stacks[int(c.parameters["epochs"])].flat.detach()[index] for c, _, index in asked]
-            layout = stacks[epochs[-1]].layout
-            metrics = score_stack(
-                torch.stack(rows).to(self.device),
-                layout,
-                self.encoder,
-                self.people,
-                self.compared[fold],
-                self.settings,
-            )
-            for (candidate, seed, _), found in zip(asked, metrics, strict=True):
-                yield Scored(candidate.key, fold, seed, found)
-
-    def _places(self) -> list[tuple[int, int]]:
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Every fold with every seed."""
         return [(fold, seed) for fold in range(len(self.compared)) for seed in range(self.settings.seeds)]
 
-    def _settings(
-        self,
-        parameters: Mapping[str, Any],
-        members: Sequence[tuple[Trained, int, int]],
-        epochs: int,
+    def _run(self, block: Sequence[Candidate]) -> Iterator[Scored]:
+        models = list(dict.fromkeys(_trained(candidate) for candidate in block))
+        members = [(model, fold, seed) for model in models for fold, seed in self.places]
+        place_of = {member: index for index, member in enumerate(members)}
+        epochs = sorted({int(c.parameters["epochs"]) for c in block})
+        settings = self._training_settings(block[0], members, epochs[-1])
+        stacks = train_stack(self._training_data(settings), settings, epochs)
+        layout = stacks[epochs[-1]].layout
+        for fold, compared in enumerate(self.compared):
+            judged = [(candidate, seed) for candidate in block for seed in range(self.settings.seeds)]
+            rows = [
+                stacks[int(c.parameters["epochs"])].flat.detach()[place_of[_trained(c), fold, seed]]
+                for c, seed in judged
+            ]
+            stack = torch.stack(rows).to(self.device)
+            metrics = score_stack(stack, layout, self.encoder, self.people, compared, self.settings)
+            for (candidate, seed), of_one in zip(judged, metrics, strict=True):
+                yield Scored(candidate.key, fold, seed, of_one)
+
+    def _training_settings(
+        self, candidate: Candidate, members: Sequence[tuple[Trained, int, int]], epochs: int
     ) -> TrainingSettings:
         models, folds, seeds = zip(*members, strict=True)
         cec, odds, rates, own = zip(*models, strict=True)
         n_folds, start = len(self.compared), self.settings.random_state
-        shared = {name: parameters[name] for name in _SHARED}
+        shared = {name: candidate.parameters[name] for name in _SHARED}
         return TrainingSettings(
             table=folds,
             seed=tuple(start + f + n_folds * (seed + s) for f, seed, s in zip(folds, seeds, own, strict=True)),
             cec_weight=cec,
             equalized_odds_weight=odds,
             learning_rate=rates,
-            objective=parameters["objective"],
+            objective=candidate.parameters["objective"],
             epochs=epochs,
             device=str(self.device),
             **{**shared, "hidden": tuple(shared["hidden"])},
         )
 
-    def _data(self, settings: TrainingSettings) -> TrainingData:
+    def _training_data(self, settings: TrainingSettings) -> TrainingData:
         folds = [compared.fold for compared in self.compared]
         if not (settings.uses_placebo and any(settings.of_member("cec_weight"))):
             return stack_tables(folds)
-        triples = [compared.triples for compared in self.compared]
-        assert all(rows is not None for rows in triples)
-        return stack_tables(folds, [rows for rows in triples if rows is not None])
+        return stack_tables(folds, [compared.triples for compared in self.compared if compared.triples is not None])
 
 
 def train_stack(data: TrainingData, settings: TrainingSettings, epochs: Sequence[int]) -> dict[int, StackedNetwork]:
@@ -194,7 +275,7 @@ class EstimatorRuns:
 
     people: SearchPeople
     compared: Sequence[ComparedFold]
-    settings: EvaluationSettings
+    settings: SearchSettings
     n_threads: int
     _repaired: dict[tuple[Any, ...], Training] = field(default_factory=dict, init=False, repr=False)
     _turn: Lock = field(default_factory=Lock, init=False, repr=False)
@@ -235,18 +316,17 @@ class EstimatorRuns:
             return self._repaired[name]
 
 
-def fit_estimator(candidate: Candidate, people: SearchPeople, rows: NDArray[np.int64], random_state: int) -> Any:
+def fit_estimator(candidate: Candidate, people: SearchPeople, rows: Ints, random_state: int) -> Any:
     """A candidate's model, fitted on some of the people."""
     training = repaired_people(candidate, people, rows)
     return ESTIMATORS[candidate.family].fit(candidate.parameters, training, random_state)
 
 
-def repaired_people(candidate: Candidate, people: SearchPeople, rows: NDArray[np.int64]) -> Training:
+def repaired_people(candidate: Candidate, people: SearchPeople, rows: Ints) -> Training:
     """Some of the people, as training data of a candidate."""
     X = people.categorized.iloc[rows].reset_index(drop=True)
     training = Training(X, people.labels[rows], people.groups.codes[rows], people.financial_features)
-    columns = kept_columns(candidate.parameters, [str(column) for column in X.columns])
-    return repaired(candidate.parameters["repair"], training, columns)
+    return repaired(candidate.parameters["repair"], training, kept_columns(candidate.parameters, people.columns))
 
 
 def check_seen(candidates: Sequence[Candidate], people: SearchPeople) -> None:
@@ -267,10 +347,11 @@ def check_seen(candidates: Sequence[Candidate], people: SearchPeople) -> None:
                 )
 
 
+@dataclass(frozen=True, eq=False)
 class Fit:
     """Trains a candidate on everyone searched on, and remembers its models.
 
-    Parameters
+    Attributes
     ----------
     people, settings
         Everyone, and how candidates are evaluated.
@@ -278,9 +359,10 @@ class Fit:
         Where networks are trained.
     """
 
-    def __init__(self, people: SearchPeople, settings: EvaluationSettings, device: str) -> None:
-        self._people, self._settings, self._device = people, settings, device
-        self._fitted: dict[str, Any] = {}
+    people: SearchPeople
+    settings: SearchSettings
+    device: str
+    _fitted: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, candidate: Candidate) -> Any:
         """The candidate's model."""
@@ -289,13 +371,11 @@ class Fit:
         return self._fitted[candidate.key]
 
     def _fit(self, candidate: Candidate) -> Any:
-        people, settings = self._people, self._settings
+        people, settings = self.people, self.settings
         random_state = settings.random_state + candidate.seed
         if candidate.family != "network":
             with held_to_one_thread():
                 return fit_estimator(candidate, people, people.searched, random_state)
-        X = people.table.iloc[people.searched].reset_index(drop=True)
-        y, group = people.labels[people.searched], people.groups.codes[people.searched]
         parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
         del parameters["seed"]
         model = CECClassifier(
@@ -303,8 +383,9 @@ class Fit:
             financial_features=people.financial_features,
             encoding=settings.encoding,
             max_distance=settings.max_distance,
-            device=self._device,
+            device=self.device,
             random_state=random_state,
         )
-        names = np.asarray(people.groups.names)[group]
-        return model.fit(X, y, sensitive_features=names)
+        X = people.table.iloc[people.searched].reset_index(drop=True)
+        names = people.group_names[people.searched]
+        return model.fit(X, people.labels[people.searched], sensitive_features=names)

@@ -1,7 +1,5 @@
 r"""Which candidate is chosen, why the others are not, and an honest estimate of what the choice gains.
 
-Candidates compared on the same folds, beyond the noise of a cross-validation.
-
 Metrics of two candidates on the same fold share its people, so differences are taken fold by fold. Training sets of
 different folds overlap, which makes the differences look steadier than they are. Nadeau and Bengio's correction
 (Machine Learning 52, 2003) widens the variance of the mean of k differences of variance :math:`s^2`:
@@ -27,22 +25,27 @@ from scipy import stats
 from evenhand.arrays import Floats
 from evenhand.exceptions import InvalidInputError, did_you_mean
 from evenhand.report.formatting import listed
-from evenhand.searching.metrics import ALIASES, AXES, DIRECTIONS, OF_SOMETHING, asked_of, direction_of
-from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.candidates import Scored
+from evenhand.searching.metrics import METRICS, Metrics, metric_of
+from evenhand.searching.options import SearchSettings
+from evenhand.searching.people import SearchPeople
 from evenhand.searching.scoring import EFFECTS, check_effect_columns, is_signed_gap, oriented_gaps
 from evenhand.searching.space import Candidate
-from evenhand.searching.store import Scored
 
 CONFIDENCE = 0.95
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A mean over folds, or a mean difference, with its interval; NaN if it cannot be estimated."""
+    """A mean over folds, or a difference, with its interval; NaN if it cannot be estimated.
+
+    On people held out, interval and p-value allow for the number of candidates reported; elsewhere the p-value is NaN.
+    """
 
     value: float
-    low: float
-    high: float
+    low: float = math.nan
+    high: float = math.nan
+    p_adjusted: float = math.nan
 
     @property
     def is_beyond_noise(self) -> bool:
@@ -62,22 +65,17 @@ def mean_interval(values: Floats, test_share: float) -> Difference:
 
     Examples
     --------
-    >>> found = mean_interval(np.array([0.8, 0.7, 0.75, 0.85, 0.9]), test_share=0.25)
-    >>> round(found.value, 3), round(found.low, 3), round(found.high, 3)
+    >>> auc = mean_interval(np.array([0.8, 0.7, 0.75, 0.85, 0.9]), test_share=0.25)
+    >>> round(auc.value, 3), round(auc.low, 3), round(auc.high, 3)
     (0.8, 0.653, 0.947)
     """
-    known = values[np.isfinite(values)]
-    if len(known) < len(values) or len(known) < 2:
-        value = float(known.mean()) if len(known) == len(values) and len(known) else float("nan")
-        return Difference(value, float("nan"), float("nan"))
-    half = float(_half_width(known[None, :], test_share)[0])
-    mean = float(known.mean())
+    if not len(values) or not np.isfinite(values).all():
+        return Difference(math.nan)
+    mean = float(values.mean())
+    if len(values) < 2:
+        return Difference(mean)
+    half = float(_half_width(values[None, :], test_share)[0])
     return Difference(mean, mean - half, mean + half)
-
-
-def paired_difference(first: Floats, second: Floats, test_share: float) -> Difference:
-    """Mean over folds of `first` minus `second`, with the corrected interval."""
-    return mean_interval(first - second, test_share)
 
 
 def worse_beyond_noise(values: Floats, direction: int, test_share: float) -> NDArray[np.bool_]:
@@ -204,7 +202,8 @@ class Constraint:
         if self.comparison == "within":
             return base
         # A share of the size of the mean keeps the limit linear in the reference.
-        return base * (self.factor + self.relative * _sign(base)) + self.shift
+        sign = -1.0 if float(base.mean()) < 0 else 1.0
+        return base * (self.factor + self.relative * sign) + self.shift
 
     def allowed(self, base: Floats) -> float:
         """How far from the middle a metric may be."""
@@ -231,7 +230,7 @@ class Constraint:
         distance = values - limits
         off = distance.mean(1)
         # The effect of a column on a score is a fact about a model, not an estimate.
-        is_exact = values.shape[1] < 2 or asked_of(self.metric)[0] in EFFECTS
+        is_exact = values.shape[1] < 2 or self.metric.partition("[")[0] in EFFECTS
         error = np.zeros(len(values)) if is_exact else standard_error(distance, test_share)
         if self.comparison == "within":
             missed = np.abs(off) - self.allowed(base)
@@ -309,102 +308,66 @@ def parse_constraint(text: str) -> Constraint:
     """
     if not isinstance(text, str):
         raise InvalidInputError(f"A constraint must be a text such as 'auc >= best - 0.01', got {text!r}.")
-    whole = text.strip()
+    whole, whose = text.strip(), f"The constraint {text!r}"
     near, form, sign = (pattern.fullmatch(text) for pattern in (_WITHIN, _COMPARES, _SIGN))
     if near is not None:
         named, margin, percent, number, reference = near.groups()
-        metric = check_metric(named, f"The constraint {text!r}")
+        metric = metric_of(named, whose).name
         if float(margin) < 0:
-            raise InvalidInputError(f"The constraint {text!r} must allow a distance of 0 or more, got {margin}.")
-        shift = 0.0 if number is None else float(number)
-        away = (0.0, float(margin) / 100) if percent and number is None else (_amount(margin, percent), 0.0)
-        return Constraint(whole, metric, "within", _reference(reference, metric, text), 1.0, shift, *away)
+            raise InvalidInputError(f"{whose} must allow a distance of 0 or more, got {margin}.")
+        is_share = bool(percent and number is None)
+        allowed = float(margin) / (100 if percent else 1)
+        against, middle = _reference(reference, metric, text), 0.0 if number is None else float(number)
+        away = (0.0, allowed) if is_share else (allowed, 0.0)
+        return Constraint(whole, metric, "within", against, 1.0, middle, *away)
     if form is not None:
         named, comparison, number, reference, operator, amount, percent = form.groups()
-        metric = check_metric(named, f"The constraint {text!r}")
+        metric = metric_of(named, whose).name
         if number is not None:
             return Constraint(whole, metric, comparison, None, 1.0, float(number))
-        by = 0.0 if amount is None else _amount(amount, percent) * (-1 if operator == "-" else 1)
         against = _reference(reference, metric, text)
+        by = float(amount or 0.0) / (100 if percent else 1) * (-1 if operator == "-" else 1)
         if operator == "*":
             return Constraint(whole, metric, comparison, against, by, 0.0)
         if percent:
             return Constraint(whole, metric, comparison, against, 1.0, 0.0, relative=by)
         return Constraint(whole, metric, comparison, against, 1.0, by)
-    if sign is not None and not _looks_like_a_limit(text):
-        return _sign_constraint(whole, *sign.groups())
+    if sign is not None and not set("<>=") & set(text):
+        column, word, share = sign.groups()
+        kind, comparison = _SIGNS[word]
+        if share is not None and (kind == "effect" or not 0 <= float(share) < 1):
+            raise InvalidInputError(
+                f"The constraint {whole!r} may allow a share of at least 0 and below 1 of the steps of an increasing "
+                f"or decreasing column, got {share}."
+            )
+        return Constraint(whole, f"{kind}[{column}]", comparison, None, 1.0, float(share or 0.0))
     raise InvalidInputError(
         "A constraint reads like 'auc >= best - 0.01', 'profit >= unconstrained - 1%', 'air >= 0.8', "
         f"'positive_rate within 0.05 of unconstrained' or 'income increasing', got {text!r}."
     )
 
 
-def _sign_constraint(text: str, column: str, word: str, share: str | None) -> Constraint:
-    """How a column must move the score."""
-    kind, comparison = _SIGNS[word]
-    if share is not None and (kind == "effect" or not 0 <= float(share) < 1):
-        raise InvalidInputError(
-            f"The constraint {text!r} may allow a share of at least 0 and below 1 of the steps of an increasing or "
-            f"decreasing column, got {share}."
-        )
-    return Constraint(text, f"{kind}[{column}]", comparison, None, 1.0, float(share or 0.0))
-
-
-def _looks_like_a_limit(text: str) -> bool:
-    return any(sign in text for sign in ("<", ">", "="))
-
-
-def _amount(number: str, percent: str) -> float:
-    return float(number) / 100 if percent else float(number)
-
-
-def _sign(base: Floats) -> float:
-    return -1.0 if float(base.mean()) < 0 else 1.0
-
-
-def check_metric(name: str, whose: str) -> str:
-    """The metric that a name stands for, if the search knows it."""
-    found = ALIASES.get(name, name) if isinstance(name, str) else name
-    kind, of = asked_of(str(found))
-    if found in DIRECTIONS or (of and kind in OF_SOMETHING):
-        return str(found)
-    known = [*DIRECTIONS, *ALIASES, *OF_SOMETHING]
-    raise InvalidInputError(f"{whose} names an unknown metric: {name!r}.{did_you_mean(kind, known)}")
-
-
-def asked_effects(names: Iterable[str]) -> tuple[str, ...]:
-    """Columns whose effect on the score is asked for, by the names of metrics.
-
-    Examples
-    --------
-    >>> asked_effects(["falls[income]", "auc", "effect[income]", "score_gap[age]"])
-    ('income',)
-    """
-    asked = (asked_of(name) for name in names)
-    return tuple(dict.fromkeys(of for kind, of in asked if of and kind in EFFECTS))
-
-
-def check_asked(names: Iterable[str], people: SearchPeople, *, has_payoff: bool) -> None:
-    """Refuse metrics of unknown inputs, groups and columns, and a profit without payoffs.
+def effects_in(names: Iterable[str], people: SearchPeople, *, has_payoff: bool) -> tuple[str, ...]:
+    """Columns whose effect on the score is asked for, by the names of metrics, all of which are checked.
 
     Raises
     ------
     InvalidInputError
-        With the names that exist.
+        If a metric is of an unknown input, group or column, or is a profit without payoffs.
     """
-    asked = list(names)
-    columns = [str(column) for column in people.table.columns]
-    for name in asked:
-        kind, of = asked_of(name)
-        known = list(people.groups.names) if kind == "approval_rate" else columns
+    effects: dict[str, None] = {}
+    for name in names:
+        kind, of = name.partition("[")[0], metric_of(name).of
+        what, known = ("group", list(people.groups.names)) if kind == "approval_rate" else ("column", people.columns)
         if of and of not in known:
-            what = "group" if kind == "approval_rate" else "column"
             raise InvalidInputError(f"{name!r} names an unknown {what}: {of!r}.{did_you_mean(of, known)}")
-    check_effect_columns(asked_effects(asked), people.table)
-    if "profit" in asked and not has_payoff:
-        raise InvalidInputError(
-            "'profit' needs `payoff`, what each decision is worth, such as {'approve_good': 1, 'approve_bad': -5}."
-        )
+        if name == "profit" and not has_payoff:
+            raise InvalidInputError(
+                "'profit' needs `payoff`, what each decision is worth, such as {'approve_good': 1, 'approve_bad': -5}."
+            )
+        effects |= {of: None} if of and kind in EFFECTS else {}
+    check_effect_columns(tuple(effects), people.table)
+    return tuple(effects)
 
 
 def _reference(name: str | None, metric: str, text: str) -> str | None:
@@ -415,16 +378,12 @@ def _reference(name: str | None, metric: str, text: str) -> str | None:
             f"The constraint {text!r} compares with {name!r}, which is neither a number nor one of {list(_REFERENCES)}."
             f"{did_you_mean(name, _REFERENCES)}"
         )
-    if name == "best" and direction_of(metric) == 0:
+    if name == "best" and metric_of(metric).direction == 0:
         raise InvalidInputError(
             f"The constraint {text!r} asks for the best {metric}, but neither more nor less of it is better; "
             "compare with 'unconstrained' or a number."
         )
     return name
-
-
-Metrics: TypeAlias = Mapping[str, Floats]
-"""Every metric by name, of shape (n_candidates, n_folds)."""
 
 
 @dataclass(frozen=True)
@@ -515,7 +474,7 @@ class ChoiceRule:
 
     def best(self, metrics: Metrics, name: str) -> int:
         """Number of the candidate with the best mean of a metric."""
-        return _best(metrics[name].mean(1), direction_of(name))
+        return _best(metrics[name].mean(1), metric_of(name).direction)
 
     def _judged(self, metrics: Metrics, is_among: NDArray[np.bool_]) -> list[Judgement]:
         """Each constraint applied to the candidates, with ``best`` the best of some of them."""
@@ -525,16 +484,16 @@ class ChoiceRule:
             "unconstrained": compared,
             "start": compared,  # the starting model, if there is one, is the unconstrained candidate
             "best": {
-                name: values[_best(np.where(is_among, values.mean(1), np.nan), direction_of(name))]
+                name: values[_best(np.where(is_among, values.mean(1), np.nan), metric_of(name).direction)]
                 for name, values in metrics.items()
-                if direction_of(name)
+                if metric_of(name).direction
             },
         }
         return [c.judge(metrics[c.metric], references, self.test_share) for c in self.constraints]
 
     def goal(self, means: Floats) -> Floats:
         """What is minimized, from the means of the metric."""
-        direction = direction_of(self.minimize)
+        direction = metric_of(self.minimize).direction
         return np.maximum(means, 0.0) if direction < 0 else -means
 
 
@@ -552,7 +511,7 @@ def reasons_of(choice: Choice, metrics: Metrics, rule: ChoiceRule) -> tuple[str,
             reasons.append(f"chosen: {_meets(choice, k)}, with the lowest {metric}, {values[k].mean():.4f}")
         else:
             assert choice.chosen is not None
-            more = paired_difference(values[k], values[choice.chosen], rule.test_share)
+            more = mean_interval(values[k] - values[choice.chosen], rule.test_share)
             reasons.append(f"{_meets(choice, k)}; {_passed_over(metric, more, metrics, k, choice.chosen)}")
     return tuple(reasons)
 
@@ -581,14 +540,14 @@ def honest_differences(metrics: Metrics, rule: ChoiceRule) -> dict[str, Differen
     """
     n_folds = metrics["auc"].shape[1]
     if n_folds < 3:
-        return {name: Difference(float("nan"), float("nan"), float("nan")) for name in metrics}
-    found = {name: np.zeros(n_folds) for name in metrics}
+        return {name: Difference(math.nan) for name in metrics}
+    differences = {name: np.zeros(n_folds) for name in metrics}
     for fold in range(n_folds):
         choice = rule.choose(metrics, [other for other in range(n_folds) if other != fold])
         chosen = choice.unconstrained if choice.chosen is None else choice.chosen
         for name, values in metrics.items():
-            found[name][fold] = values[chosen, fold] - values[choice.unconstrained, fold]
-    return {name: mean_interval(values, rule.test_share) for name, values in found.items()}
+            differences[name][fold] = values[chosen, fold] - values[choice.unconstrained, fold]
+    return {name: mean_interval(values, rule.test_share) for name, values in differences.items()}
 
 
 def _best(values: Floats, direction: int) -> int:
@@ -624,45 +583,29 @@ class Frontier:
         >>> Frontier.of(metrics, "cec", []).candidates
         (1, 0)
         """
-        utility = next((name for name in limited if name in AXES["utility"] and name != minimize), "auc")
+        utility = next((name for name in limited if metric_of(name).axis == "utility" and name != minimize), "auc")
         objective = "reasoning_gap" if minimize == utility else minimize
-        first, second = (direction_of(name) * metrics[name].mean(1) for name in (utility, objective))
-        found: list[int] = []
+        first, second = (metric_of(name).direction * metrics[name].mean(1) for name in (utility, objective))
+        kept: list[int] = []
         best = -np.inf
         for k in np.lexsort((-second, -first)).tolist():  # from the most utility to the least
             if np.isfinite(first[k]) and second[k] > best:
-                found.append(k)
+                kept.append(k)
                 best = float(second[k])
-        return cls(utility, objective, tuple(reversed(found)))
+        return cls(utility, objective, tuple(reversed(kept)))
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {**asdict(self), "candidates": list(self.candidates)}
 
 
-@dataclass(frozen=True, eq=False)
-class Collated:
-    """Metrics of candidates.
-
-    Attributes
-    ----------
-    metrics
-        By name, of shape (n_candidates, n_folds), averaged over seeds; NaN if a metric could not be estimated.
-    gaps
-        Signed gaps of scores, by the names of `searching.fold_gaps`, of the same shape.
-    notes
-        Why a candidate has no metrics, by its number.
-    """
-
-    metrics: dict[str, Floats]
-    gaps: dict[str, Floats]
-    notes: dict[int, str]
-
-
 def collate(
-    scored: Sequence[Scored], candidates: Sequence[Candidate], settings: EvaluationSettings, features: Sequence[str]
-) -> Collated:
+    scored: Sequence[Scored], candidates: Sequence[Candidate], settings: SearchSettings, features: Sequence[str]
+) -> tuple[dict[str, Floats], dict[str, Floats], dict[int, str]]:
     """Metrics of candidates from the metrics of their models in each fold and for each seed.
+
+    Returns metrics by name, of shape (n_candidates, n_folds), averaged over seeds, NaN if one could not be estimated;
+    signed gaps of scores by `gap_name`, of the same shape; and why a candidate has no metrics, by its number.
 
     Parameters
     ----------
@@ -674,7 +617,7 @@ def collate(
         Names of the table's columns.
     """
     number = {candidate.key: candidate.number for candidate in candidates}
-    names = dict.fromkeys([*DIRECTIONS, *(name for row in scored for name in row.metrics)])
+    names = dict.fromkeys([*METRICS, *(name for row in scored for name in row.metrics)])
     if settings.payoff is None:
         del names["profit"]
     sums = {name: np.zeros((len(candidates), settings.folds)) for name in names}
@@ -689,4 +632,4 @@ def collate(
     metrics = {name: values for name, values in sums.items() if name not in gaps}
     means = {name: values.mean(1) for name, values in gaps.items()}
     metrics |= oriented_gaps(gaps, means, features) if gaps else {}
-    return Collated(metrics, gaps, {k: told[0] for k, told in notes.items()})
+    return metrics, gaps, {k: of_one[0] for k, of_one in notes.items()}

@@ -13,17 +13,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from scipy import stats
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import Floats
 from evenhand.metrics.estimate import p_two_sided
 from evenhand.report.formatting import count, decimal, interval, listed, percent
-from evenhand.searching.choice import CONFIDENCE, Constraint, Metrics, paired_difference
-from evenhand.searching.metrics import asked_of, capital, direction_of, metric_words
-from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.choice import CONFIDENCE, Constraint, Difference, mean_interval
+from evenhand.searching.metrics import Metrics, capital, metric_of
+from evenhand.searching.options import SearchSettings
+from evenhand.searching.people import SearchPeople
 from evenhand.searching.scoring import is_signed_gap, oriented_gaps, score_weighted
 from evenhand.system.threads import one_thread_each
 
@@ -32,16 +33,6 @@ Answer = Literal["confirmed", "not confirmed", "too few people to say"]
 _WEIGHTINGS = 300  # the standard error is off by about 4%
 _FEW_PEOPLE = 10  # of a group; with fewer, there is no answer
 _ROUNDING = 1e-9
-
-
-@dataclass(frozen=True)
-class ConfirmedDifference:
-    """A difference on the people held out, with an interval and a p-value that allow for the candidates reported."""
-
-    value: float
-    low: float
-    high: float
-    p_adjusted: float
 
 
 @dataclass(frozen=True)
@@ -61,7 +52,7 @@ class Verdict:
 
     about: str
     answer: Answer
-    difference: ConfirmedDifference
+    difference: Difference
 
 
 @dataclass(frozen=True)
@@ -82,7 +73,7 @@ class Confirmed:
 
     candidate: int
     metrics: Mapping[str, float]
-    differences: Mapping[str, ConfirmedDifference]
+    differences: Mapping[str, Difference]
     promised: float
     objective: Verdict
     limits: tuple[Verdict, ...]
@@ -123,31 +114,30 @@ class _Judge:
     n_reported: int
     has_few: bool
 
-    def difference(self, values: Floats) -> ConfirmedDifference:
+    def difference(self, values: Floats) -> Difference:
         """A difference from the value with equal weights and those with random weights."""
         value, error = float(values[0]), float(np.std(values[1:], ddof=1))
         if self.has_few or not np.isfinite(value) or not np.isfinite(error):
-            nan = float("nan")
-            return ConfirmedDifference(value, nan, nan, nan)
+            return Difference(value)
         half = float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2 / self.n_reported, self.df)) * error
         p_value = p_two_sided(value, error, self.df)
-        return ConfirmedDifference(value, value - half, value + half, min(1.0, self.n_reported * p_value))
+        return Difference(value, value - half, value + half, min(1.0, self.n_reported * p_value))
 
     def objective(self, metric: str, differences: Floats, promised: float) -> Verdict:
         """Whether a metric is better than the unconstrained model's."""
-        found, sign = self.difference(differences), direction_of(metric)
-        low, high = sorted((sign * found.low, sign * found.high))
+        difference, sign = self.difference(differences), metric_of(metric).direction
+        low, high = sorted((sign * difference.low, sign * difference.high))
         answer: Answer = "too few people to say"
         if low > _ROUNDING:
             answer = "confirmed"
         elif high < max(promised, _ROUNDING):
             answer = "not confirmed"
-        return Verdict(metric, answer, found)
+        return Verdict(metric, answer, difference)
 
     def limit(self, constraint: Constraint, values: Floats, base: Floats) -> Verdict:
         """Whether a constraint is met."""
-        found = self.difference(values - constraint.limits(base))
-        low, high = found.low, found.high
+        distance = self.difference(values - constraint.limits(base))
+        low, high = distance.low, distance.high
         if constraint.comparison == "within":
             room = constraint.allowed(base[:1])
             is_met, is_missed = -room <= low + _ROUNDING and high - _ROUNDING <= room, low > room or high < -room
@@ -156,14 +146,14 @@ class _Judge:
         else:
             is_met, is_missed = high <= _ROUNDING, low > _ROUNDING
         answer: Answer = "confirmed" if is_met else "not confirmed" if is_missed else "too few people to say"
-        return Verdict(constraint.text, answer, found)
+        return Verdict(constraint.text, answer, distance)
 
 
 @one_thread_each()
 def confirm(
     models: Mapping[int, Any],
     people: SearchPeople,
-    settings: EvaluationSettings,
+    settings: SearchSettings,
     *,
     unconstrained: int,
     promised: Mapping[int, float],
@@ -188,107 +178,84 @@ def confirm(
     minimize, constraints
         The rule by which the candidates were chosen.
     """
-    fold = people.confirming_fold(settings)
-    smallest = _smallest_group(people)
+    fold, rows, columns = people.confirming_fold(settings), people.confirming, people.columns
+    # All rows of one person count as one, in the size of the groups and in the random weights.
+    _, first, code = np.unique(people.units[rows], return_index=True, return_inverse=True)
+    smallest = int(np.bincount(people.groups.codes[rows][first], minlength=len(people.groups.names)).min())
+    drawn = np.random.default_rng(settings.random_state).exponential(size=(_WEIGHTINGS, len(first)))
+    weights = np.vstack([np.ones(len(rows)), drawn[:, code]])
     judge = _Judge(max(1, smallest - 1), max(1, len(promised)), smallest < _FEW_PEOPLE)
-    weights = _weightings(people.units[people.confirming], settings.random_state)
-    columns = [str(column) for column in people.table.columns]
-    found = {
-        number: _with_sizes(score_weighted(model, people, fold, settings, weights), columns)
-        for number, model in models.items()
-    }
-    start = found[unconstrained]
+    metrics: dict[int, dict[str, Floats]] = {}
+    for number, model in models.items():
+        own = score_weighted(model, people, fold, settings, weights)
+        signed = {name: values[None] for name, values in own.items() if is_signed_gap(name)}
+        sizes = oriented_gaps(signed, {name: values[:, 0] for name, values in signed.items()}, columns)
+        plain = {name: values for name, values in own.items() if name not in signed}
+        metrics[number] = plain | {name: values[0] for name, values in sizes.items()}
+    start = metrics[unconstrained]
 
-    def base(constraint: Constraint, values: Floats) -> Floats:
+    def base(constraint: Constraint) -> Floats:
         if constraint.reference is None:
-            return np.zeros_like(values)
+            return np.zeros(len(weights))
         whose = best[constraint.metric] if constraint.reference == "best" else unconstrained
-        return found[whose][constraint.metric]
+        return metrics[whose][constraint.metric]
 
-    def of(number: int, gain: float) -> Confirmed:
-        mine = found[number]
-        limits = tuple(judge.limit(c, mine[c.metric], base(c, mine[c.metric])) for c in constraints)
-        return Confirmed(
-            candidate=number,
-            metrics={name: float(values[0]) for name, values in mine.items()},
-            differences={name: judge.difference(values - start[name]) for name, values in mine.items()},
-            promised=gain,
-            objective=judge.objective(minimize, mine[minimize] - start[minimize], gain),
-            limits=limits,
+    candidates = []
+    for number, gain in promised.items():
+        own = metrics[number]
+        candidates.append(
+            Confirmed(
+                candidate=number,
+                metrics={name: float(values[0]) for name, values in own.items()},
+                differences={name: judge.difference(values - start[name]) for name, values in own.items()},
+                promised=gain,
+                objective=judge.objective(minimize, own[minimize] - start[minimize], gain),
+                limits=tuple(judge.limit(c, own[c.metric], base(c)) for c in constraints),
+            )
         )
-
     return Confirmation(
-        n_people=len(people.confirming),
+        n_people=len(rows),
         smallest_group=smallest,
         confidence=1 - (1 - CONFIDENCE) / judge.n_reported,
         unconstrained={name: float(values[0]) for name, values in start.items()},
-        candidates=tuple(of(number, gain) for number, gain in promised.items()),
+        candidates=tuple(candidates),
     )
-
-
-def _smallest_group(people: SearchPeople) -> int:
-    """People held out in the smallest group; all rows of one person count as one."""
-    rows = people.confirming
-    _, first = np.unique(people.units[rows], return_index=True)
-    return int(np.bincount(people.groups.codes[rows][first], minlength=len(people.groups.names)).min())
-
-
-def _weightings(units: Ints, random_state: int) -> Floats:
-    """Weights of 1, then random ones, the same for all rows of a person; of shape (1 + weightings, n)."""
-    code = np.unique(units, return_inverse=True)[1]
-    drawn = np.random.default_rng(random_state).exponential(size=(_WEIGHTINGS, int(code.max()) + 1))
-    return np.vstack([np.ones(len(code)), drawn[:, code]])
-
-
-def _with_sizes(metrics: Mapping[str, Floats], features: Sequence[str]) -> dict[str, Floats]:
-    """Metrics of one model, with the sizes of its score gaps in place of the signed gaps."""
-    signed = {name: values[None] for name, values in metrics.items() if is_signed_gap(name)}
-    sizes = oriented_gaps(signed, {name: values[:, 0] for name, values in signed.items()}, features)
-    plain = {name: values for name, values in metrics.items() if name not in signed}
-    return plain | {name: values[0] for name, values in sizes.items()}
 
 
 def confirmation_sentences(confirmation: Confirmation, minimize: str) -> tuple[str, ...]:
     """A sentence on what is minimized and one on the constraints, for each reported candidate."""
-    return tuple(
-        sentence
-        for of in confirmation.candidates
-        for sentence in (_objective(of, confirmation, minimize), _limits(of))
-        if sentence
-    )
-
-
-def _objective(of: Confirmed, confirmation: Confirmation, minimize: str) -> str:
-    found, words = of.objective.difference, metric_words(minimize)
-    start, mine = confirmation.unconstrained[minimize], of.metrics[minimize]
-    told = (
-        f"{capital(of.objective.answer)} for candidate {of.candidate}, on {count(confirmation.n_people)} people held "
-        f"out: {words} {decimal(mine)} instead of {decimal(start)}"
-    )
-    if not math.isfinite(found.low):
-        return f"{told}; the smallest group has {count(confirmation.smallest_group)} of them."
+    sentences = []
     n = len(confirmation.candidates)
-    allowing = f", which allows for {n} candidates" if n > 1 else ""
-    level = percent(confirmation.confidence, 0 if n == 1 else 1)
-    told = f"{told}, a difference of {decimal(found.value)} ({level} interval {interval(found.low, found.high)}"
-    promised = decimal(of.promised)
-    why = {
-        "confirmed": "",
-        "not confirmed": f" The interval excludes the gain that the search saw, {promised}." if of.promised > 0 else "",
-        "too few people to say": f" The interval includes both no gain and the gain that the search saw, {promised}.",
-    }[of.objective.answer]
-    return f"{told}{allowing}).{why}"
-
-
-def _limits(of: Confirmed) -> str:
-    if not of.limits:
-        return ""
-    parts = []
-    for answer in ("confirmed", "not confirmed", "too few people to say"):
-        texts = [f"`{verdict.about}`" for verdict in of.limits if verdict.answer == answer]
-        if texts:
-            parts.append(f"{answer}: {listed(texts)}")
-    return f"Constraints of candidate {of.candidate} on the people held out: {'; '.join(parts)}."
+    for of in confirmation.candidates:
+        sentence = (
+            f"{capital(of.objective.answer)} for candidate {of.candidate}, on {count(confirmation.n_people)} people "
+            f"held out: {metric_of(minimize).words} {decimal(of.metrics[minimize])} instead of "
+            f"{decimal(confirmation.unconstrained[minimize])}"
+        )
+        change = of.objective.difference
+        if math.isfinite(change.low):
+            level = percent(confirmation.confidence, 0 if n == 1 else 1)
+            allowing = f", which allows for {n} candidates" if n > 1 else ""
+            why = ""
+            if of.objective.answer == "not confirmed" and of.promised > 0:
+                why = f" The interval excludes the gain that the search saw, {decimal(of.promised)}."
+            elif of.objective.answer == "too few people to say":
+                why = f" The interval includes both no gain and the gain that the search saw, {decimal(of.promised)}."
+            sentence += (
+                f", a difference of {decimal(change.value)} ({level} interval {interval(change.low, change.high)}"
+                f"{allowing}).{why}"
+            )
+        else:
+            sentence += f"; the smallest group has {count(confirmation.smallest_group)} of them."
+        sentences.append(sentence)
+        texts = {
+            answer: [f"`{verdict.about}`" for verdict in of.limits if verdict.answer == answer]
+            for answer in get_args(Answer)
+        }
+        parts = "; ".join(f"{answer}: {listed(about)}" for answer, about in texts.items() if about)
+        if parts:
+            sentences.append(f"Constraints of candidate {of.candidate} on the people held out: {parts}.")
+    return tuple(sentences)
 
 
 _FEW = 0.01  # share of approvals or of declines below which nearly all decisions are the same
@@ -298,7 +265,7 @@ _POINTS = 0.0005  # below half a tenth of a point, approvals are the same
 
 def least_approved(metrics: Metrics, unconstrained: int) -> str:
     """The group that the unconstrained candidate approves least."""
-    rates = _rates(metrics)
+    rates = {metric_of(name).of: values for name, values in metrics.items() if name.startswith("approval_rate[")}
     return min(rates, key=lambda group: float(np.nan_to_num(rates[group][unconstrained].mean(), nan=np.inf)))
 
 
@@ -306,38 +273,24 @@ def approval_warnings(metrics: Metrics, k: int, unconstrained: int, test_share: 
     """Sentences on the approvals of candidate `k` compared with the unconstrained one."""
     if k == unconstrained or not np.isfinite(metrics["positive_rate"][k]).all():
         return ()
-    told = [_nearly_all_alike(metrics, k, unconstrained), _fewer(metrics, k, unconstrained, test_share)]
-    return tuple(sentence for sentence in told if sentence)
-
-
-def _nearly_all_alike(metrics: Metrics, k: int, unconstrained: int) -> str:
+    sentences = []
     rate, start = (float(metrics["positive_rate"][who].mean()) for who in (k, unconstrained))
     for share, whole, words in ((1 - rate, 1 - start, "everyone"), (rate, start, "no one")):
         if share < min(whole, max(_FEW, _FEWER * whole)):
-            nearly = words if share == 0 else f"nearly {words}"
-            return (
-                f"Candidate {k} approves {nearly} ({percent(rate)} of the people; the unconstrained one "
-                f"{percent(start)}): its gaps between groups are small for that reason alone."
+            sentences.append(
+                f"Candidate {k} approves {words if share == 0 else f'nearly {words}'} ({percent(rate)} of the people; "
+                f"the unconstrained one {percent(start)}): its gaps between groups are small for that reason alone."
             )
-    return ""
-
-
-def _fewer(metrics: Metrics, k: int, unconstrained: int, test_share: float) -> str:
+            break
     group = least_approved(metrics, unconstrained)
-    rates = _rates(metrics)[group]
-    change = paired_difference(rates[k], rates[unconstrained], test_share)
-    if not change.value < -_POINTS:
-        return ""
-    noise = "" if change.is_beyond_noise else "; this is within noise"
-    points = f"{decimal(100 * change.value, 1)} points"
-    known = np.isfinite(change.low)
-    around = f", 95% interval {interval(100 * change.low, 100 * change.high, 1)}{noise}" if known else ""
-    return (
-        f"Candidate {k} approves fewer people of {group}, the group with the fewest approvals: "
-        f"{percent(float(rates[k].mean()))} instead of {percent(float(rates[unconstrained].mean()))} "
-        f"({points}{around})."
-    )
-
-
-def _rates(metrics: Metrics) -> Mapping[str, np.ndarray]:
-    return {of: values for name, values in metrics.items() for kind, of in [asked_of(name)] if kind == "approval_rate"}
+    rates = metrics[f"approval_rate[{group}]"]
+    change = mean_interval(rates[k] - rates[unconstrained], test_share)
+    if change.value < -_POINTS:
+        noise = "" if change.is_beyond_noise else "; this is within noise"
+        ends = f", 95% interval {interval(100 * change.low, 100 * change.high, 1)}{noise}"
+        sentences.append(
+            f"Candidate {k} approves fewer people of {group}, the group with the fewest approvals: "
+            f"{percent(float(rates[k].mean()))} instead of {percent(float(rates[unconstrained].mean()))} "
+            f"({decimal(100 * change.value, 1)} points{ends if math.isfinite(change.low) else ''})."
+        )
+    return tuple(sentences)

@@ -1,10 +1,13 @@
-"""The search for an alternative as one HTML file: what was tried, why it was passed over, what the choice costs."""
+"""The search for an alternative as one HTML file: what was tried, why it was passed over, what the choice costs.
+
+Tables and charts are made from what `SearchResult.to_dict` returns; the workbook has the same tables.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import altair as alt
 from markupsafe import Markup
@@ -12,51 +15,227 @@ from markupsafe import Markup
 from evenhand.report.drawing import VARIABLES, WIDTH, chart_of
 from evenhand.report.formatting import count, decimal, interval, listed, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
-from evenhand.report.tables import Column, Highlight, Kind, Record, Table, estimate
+from evenhand.report.tables import Column, Highlight, Record, Table, estimate
 from evenhand.searching.families import SPECS
-from evenhand.searching.metrics import AXES, asked_of, capital, direction_of, metric_words
+from evenhand.searching.metrics import AXES, capital, metric_of
 from evenhand.searching.space import in_a_cell
 from evenhand.searching.stopping import FURTHER
 
+Data: TypeAlias = Mapping[str, Any]
 
-def rival_words(data: Mapping[str, Any]) -> str:
-    """The model that candidates are compared with, in a word or two."""
-    return "unconstrained" if data["start"] is None else "your model"
+# Status, color, shape and size; later ones are drawn on top.
+_STATUSES = (
+    ("does not meet the constraints", VARIABLES.muted, "circle", 50),
+    ("failed", VARIABLES.muted, "cross", 50),
+    ("meets the constraints", VARIABLES.regimes[2], "circle", 70),
+    ("unconstrained", VARIABLES.floor, "square", 90),
+    ("your model", VARIABLES.floor, "square", 90),
+    ("chosen", VARIABLES.regimes[1], "diamond", 260),
+)
+_READING_COLORS = {"gain": VARIABLES.regimes[0], "cost": VARIABLES.regimes[1], "within noise": VARIABLES.muted}
+_READINGS = {
+    "gain": "a gain beyond noise",
+    "cost": "a cost beyond noise",
+    "higher": "higher beyond noise",
+    "lower": "lower beyond noise",
+}
+_HEIGHT, _STEP = 320, 28
+
+_CONFIRMED_WORDS = (
+    "These people had no part in the choice. Each candidate, like the unconstrained one, is refitted on everyone "
+    "searched on and evaluated once on them. Confirmed: the whole interval says so. Not confirmed: the interval "
+    "excludes what the search saw. Too few people to say: it includes both. A constraint is confirmed if the whole "
+    "interval of the distance from its limit is on the right side, which takes many people."
+)
+_COST_WORDS = (
+    "Differences are the chosen candidate minus the unconstrained one, on the same people. Those from the search "
+    "itself flatter the choice, since the best of many was kept. In honest ones each fold judges a choice made without "
+    "it; those held out are from people whom the search never saw. An excess is how much more pairs across groups "
+    "differ than placebo pairs within a group. The score gap is at equal finances, in the unit of the score; its parts "
+    "through the inputs add up to it, and the sum of their sizes also counts parts that cancel."
+)
 
 
-def file_links(files: Mapping[str, str]) -> list[Section]:
-    """A section of links to files beside the page; empty if there are no files.
+def search_page(data: Data, files: Mapping[str, str] | None = None) -> str:
+    """The page as text. All texts are escaped, and the browser runs and fetches nothing that is not in the page.
 
-    Examples
-    --------
-    >>> (section,) = file_links({"The chosen model": "model/model.json"})
-    >>> print(section.points[0][1])
-    <a href="model/model.json">model/model.json</a>
+    Parameters
+    ----------
+    data
+        What `SearchResult.to_dict` returns.
+    files
+        Files that the page links to: paths relative to the page, by description.
     """
-    if not files:
-        return []
-    points = [(what, Markup('<a href="{0}">{0}</a>').format(path)) for what, path in files.items()]
-    return [Section("files", "Files", points=points)]
+    candidates, chosen, gains, stopping = (data[name] for name in ("candidates", "chosen", "cost_and_gain", "stopping"))
+    by_name = {row["metric"]: row for row in gains}
+    rival = "unconstrained" if data["start"] is None else "your model"
+    key_metrics = [
+        KeyMetric(
+            capital(metric_of(name).words),
+            _value(name, by_name[name]["chosen"]),
+            f"{rival} {_value(name, by_name[name]['unconstrained'])}",
+        )
+        for name in dict.fromkeys((data["minimize"], data["frontier"]["utility"], "auc", "eo_gap", "positive_rate"))
+        if name in by_name
+    ]
+    sentences = [("", sentence) for sentence in _sentences(data)]
+    axes = [metric_of(name).words for name in dict.fromkeys(("auc", "eo_gap", data["minimize"]))]
+    front = (
+        f"{count(len(data['front']))} of {count(len(candidates))} candidates are on the front: no other is at "
+        f"least as good in {', '.join(axes[:-1])} and {axes[-1]}, and better beyond noise in one of them. A long front "
+        "means that these people cannot tell many candidates apart."
+    )
+    sections = [
+        Section("verdict", "Verdict", finding=Finding(_headline(data), sentences, key_metrics, data["warnings"])),
+        Section("question", "What was searched for", points=_question(data)),
+        Section("candidates", "Candidates tried", (front,), panels=[_frontier(data)]),
+        Section("reasons", "Why each was passed over", tables=[candidate_table(data, is_ranked=True)]),
+        Section("limits", "Limits", data["limits"]),
+    ]
+    if chosen not in (None, data["unconstrained"]):
+        panels = [_gain_panel(gains, axis) for axis in AXES if any(row["axis"] == axis for row in gains)]
+        tables = [gain_table(gains), score_gap_table(data)]
+        title = "What the choice costs and gains"
+        sections.insert(2, Section("cost", title, (_COST_WORDS,), panels=panels, tables=tables, is_wide=True))
+    if data["confirmation"] is not None:
+        title = "What people held out of the search show"
+        tables = [confirmation_table(data)]
+        sections.insert(2, Section("confirmed", title, (_CONFIRMED_WORDS,), tables=tables))
+    if stopping["bounds"]:
+        points = [(f"Assumption {k}", text) for k, text in enumerate(stopping["assumptions"], start=1)]
+        panels = [_stopping_panel(stopping, metric_of(data["minimize"]).words)]
+        paragraphs = (left_to_gain(data),)
+        sections.insert(-1, Section("left", "What is left to gain", paragraphs, panels=panels, points=points))
+    if files:
+        links = [(what, Markup('<a href="{0}">{0}</a>').format(path)) for what, path in files.items()]
+        sections.insert(-1, Section("files", "Files", points=links))
+    title = f"{count(len(candidates))} candidates, {data['settings']['folds']} folds"
+    return render("search for an alternative", title, sections)
 
 
-_SHARES = ("approval_rate", "falls", "rises")
+def workbook_tables(data: Data) -> list[Table]:
+    """The sheets of the workbook."""
+    gains, stopping, people = data["cost_and_gain"], data["stopping"], data["people"]
+    findings = [{"finding": text} for text in (*data["sentences"], *data["warnings"])]
+    folds = [
+        {"candidate": c["candidate"], "metric": metric_of(metric).words, "fold": fold, "value": value}
+        for c in data["candidates"]
+        for metric, values in c["folds"].items()
+        for fold, value in enumerate(values)
+    ]
+    of_folds = (Column("candidate", "whole"), Column("metric", "text"), Column("fold", "whole"), Column("value"))
+    settings = {
+        "family": ", ".join(data["families"]),
+        **{f"keep {k}": text for k, text in enumerate(data["keep"], start=1)},
+        "minimize": data["minimize"],
+        "people searched on": people["searched"],
+        "people held out": people["confirming"],
+        "financial features": ", ".join(people["financial_features"]),
+        **{f"people of group {name}": n for name, n in people["groups"].items()},
+        **{name: _setting(value) for name, value in data["settings"].items()},
+    }
+    rows = [{"setting": name, "value": value} for name, value in settings.items()]
+    limits = [{"limit": limit} for limit in data["limits"]]
+    return [
+        *([Table("Findings", "What to take away.", (Column("finding", "long text"),), findings)] if findings else []),
+        candidate_table(data),
+        *([gain_table(gains)] if gains else []),
+        *([confirmation_table(data)] if data["confirmation"] else []),
+        *([score_gap_table(data)] if data["score_gaps"] else []),
+        *([stopping_table(stopping, metric_of(data["minimize"]).words)] if stopping["bounds"] else []),
+        Table("Folds", "Every metric in every fold, averaged over seeds.", of_folds, folds),
+        Table("Settings", "How the search was run.", (Column("setting", "text"), Column("value", "any")), rows),
+        Table("Limits", "What to know before using it.", (Column("limit", "long text"),), limits),
+    ]
 
 
-def kind_of(metric: str) -> Kind:
-    """How a metric is shown."""
-    return "share" if metric == "positive_rate" or asked_of(metric)[0] in _SHARES else "number"
+def _headline(data: Data) -> str:
+    candidates, chosen, metric = data["candidates"], data["chosen"], data["minimize"]
+    n, words = count(len(candidates)), metric_of(metric).words
+    if chosen is None:
+        return f"None of the {n} candidates meets the constraints."
+    if chosen == data["unconstrained"]:
+        rival = "The unconstrained candidate" if data["start"] is None else "Your model"
+        return f"{rival} is chosen: none of {n} meets the constraints with a better {words}."
+    mine, theirs = (decimal(candidates[k]["metrics"][metric]["value"]) for k in (chosen, data["unconstrained"]))
+    without = "without constraints it is" if data["start"] is None else "your model has"
+    sentence = f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; {without} {theirs}."
+    if data["confirmation"] is None:
+        return sentence
+    of = data["confirmation"]["candidates"][0]
+    missed = [limit["about"] for limit in of["limits"] if limit["answer"] == "not confirmed"]
+    but = f", and misses {listed(missed)}" if missed else ""
+    return f"{sentence} On people held out: {of['objective']['answer']}{but}."
+
+
+def _sentences(data: Data) -> list[str]:
+    """The choice, and its main metrics with honest differences."""
+    chosen, unconstrained, gains = data["chosen"], data["unconstrained"], data["cost_and_gain"]
+    if chosen is None:
+        return ["A table below says why each candidate was passed over. Loosen the constraints, or widen the space."]
+    sentences = [*data["sentences"], f"Chosen: {data['candidates'][chosen]['words']}."]
+    if chosen == unconstrained:
+        return [
+            *sentences,
+            "Nothing is gained and nothing is lost. A table below says why the others were passed over.",
+        ]
+    sentences.append(f"Compared with: {data['candidates'][unconstrained]['words']}.")
+    by_name = {row["metric"]: row for row in gains}
+    is_honest = math.isfinite(gains[0]["honest_low"])
+    for name in dict.fromkeys((data["minimize"], "auc", "eo_gap", "positive_rate", "excess")):
+        row, words = by_name[name], metric_of(name).words
+        value, low, high, reading = (
+            row[f"{'honest_' if is_honest else ''}{key}"] for key in ("difference", "low", "high", "reading")
+        )
+        sentences.append(
+            f"{capital(words)}: from {decimal(row['unconstrained'])} to {decimal(row['chosen'])}; difference "
+            f"{decimal(value)}, 95% interval {interval(low, high)}: {_READINGS.get(reading, reading)}."
+        )
+    sentences.append(
+        "Differences are honest: each fold judges a choice that was made without it."
+        if is_honest
+        else "Differences are from the search itself and flatter the choice: there are too few folds for honest ones."
+    )
+    return sentences
+
+
+def _question(data: Data) -> tuple[tuple[str, str], ...]:
+    people, folds, seeds, payoff = data["people"], *(data["settings"][name] for name in ("folds", "seeds", "payoff"))
+    worth = ", ".join(f"{name.replace('_', ' ')} {decimal(value, 2)}" for name, value in (payoff or {}).items())
+    groups = ", ".join(f"{name} {count(n)}" for name, n in people["groups"].items())
+    held = f"; {count(people['confirming'])} more were held out of the search" if people["confirming"] else ""
+    trained = "one model" if seeds == 1 else f"{seeds} models with averaged metrics"
+    return (
+        ("Constraints", "; ".join(data["keep"]) or "none"),
+        ("Minimized" if metric_of(data["minimize"]).direction < 0 else "Maximized", metric_of(data["minimize"]).words),
+        *([("Payoff", worth)] if worth else []),
+        ("Family", "; ".join(SPECS[name].words for name in data["families"])),
+        ("People", f"{count(people['searched'])} were searched on{held}. Groups of everyone: {groups}"),
+        ("Matched on", ", ".join(people["financial_features"])),
+        (
+            "Judged by",
+            f"{folds} folds, {trained} in each, every candidate on the same people. Differences are computed fold by "
+            "fold, with the correction of Nadeau and Bengio for overlapping training sets",
+        ),
+    )
 
 
 def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Table:
     """Every candidate, by number or from the chosen one to those that do not meet the constraints."""
     minimized = data["minimize"]
     on_page = dict.fromkeys((data["frontier"]["utility"], "auc", "eo_gap", "positive_rate", minimized))
-    sign = -direction_of(minimized)
+    sign = -metric_of(minimized).direction
 
     def place(candidate: Record) -> tuple[int, float, int]:
         value = candidate["metrics"][minimized]["value"]
         rank = {"chosen": 0, "passed over": 1}.get(candidate["status"], 2)
         return rank, sign * value if math.isfinite(value) else math.inf, candidate["candidate"]
+
+    def why(candidate: Record) -> str:
+        return " ".join([f"{capital(candidate['reason'])}.", *candidate["warnings"]])
+
+    def parameter(name: str) -> Callable[[Record], Any]:
+        return lambda candidate: in_a_cell(candidate["parameters"].get(name, ""))
 
     parameters = dict.fromkeys(name for c in data["candidates"] for name in c["parameters"])
     metrics = data["candidates"][0]["metrics"]
@@ -64,53 +243,47 @@ def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Tabl
         Column("candidate", "whole"),
         Column("status", "text", where="workbook"),
         Column("parameters", "text", "words", where="page"),
-        *(Column(metric_words(name), kind_of(name), f"metrics/{name}/value", where="page") for name in on_page),
+        *(
+            Column(metric_of(name).words, metric_of(name).kind, f"metrics/{name}/value", where="page")
+            for name in on_page
+        ),
         Column("on the front", "any", "is_on_front", where="workbook"),
-        Column("why", "long text", _why, where="page"),
+        Column("why", "long text", why, where="page"),
         Column("why", "long text", "reason", where="workbook"),
         Column("approvals", "long text", lambda row: " ".join(row["warnings"]), where="workbook"),
-        *(Column(name, "any", _parameter(name), where="workbook") for name in parameters),
-        *(estimate(metric_words(name), f"metrics/{name}").detail() for name in metrics),
+        *(Column(name, "any", parameter(name), where="workbook") for name in parameters),
+        *(estimate(metric_of(name).words, f"metrics/{name}").detail() for name in metrics),
     )
     highlights = (Highlight("status", "equals", "chosen", "evidence"),)
     records = tuple(sorted(data["candidates"], key=place) if is_ranked else data["candidates"])
     return Table("Candidates", "Every candidate, and why it was passed over", columns, records, highlights)
 
 
-def _why(candidate: Record) -> str:
-    """The reason and what to know about approvals, in one cell."""
-    return " ".join([f"{capital(candidate['reason'])}.", *candidate["warnings"]])
-
-
-def _parameter(name: str) -> Callable[[Record], Any]:
-    return lambda candidate: in_a_cell(candidate["parameters"].get(name, ""))
-
-
 def gain_table(gains: list[Record], axis: str | None = None) -> Table:
     """What the chosen candidate costs and gains against the unconstrained one, of one axis or of all."""
 
-    def honest(row: Record) -> Mapping[str, Any]:
-        return {"value": row["honest_difference"], "low": row["honest_low"], "high": row["honest_high"]}
-
-    def held_out(row: Record) -> Mapping[str, Any]:
-        low, high = row["confirmed_low"], row["confirmed_high"]
-        return {"value": row["confirmed_difference"], "low": low, "high": high}
+    def difference(of: str) -> Callable[[Record], Mapping[str, Any]]:
+        return lambda row: {
+            "value": row[f"{of}difference"],
+            "low": row[f"{of}low"],
+            "high": row[f"{of}high"],
+        }
 
     has_confirmed = bool(gains) and "confirmed_chosen" in gains[0]
     confirmed = (
         Column("held out: unconstrained", "number", "confirmed_unconstrained", where="workbook"),
         Column("held out: chosen", "number", "confirmed_chosen", where="workbook"),
-        estimate("held out: difference", held_out),
+        estimate("held out: difference", difference("confirmed_")),
         Column("held out: reading", "text", "confirmed_reading"),
     )
-    own = (estimate("difference", lambda row: {**row, "value": row["difference"]}), Column("reading", "text"))
+    own = (estimate("difference", difference("")), Column("reading", "text"))
     columns = (
         Column("axis", "text", where="workbook"),
-        Column("metric", "text", lambda row: capital(metric_words(row["metric"]))),
+        Column("metric", "text", lambda row: capital(metric_of(row["metric"]).words)),
         Column("unconstrained"),
         Column("chosen"),
         *((column.detail() for column in own) if has_confirmed else own),
-        estimate("honest difference", honest),
+        estimate("honest difference", difference("honest_")),
         Column("honest reading", "text", "honest_reading"),
         *(confirmed if has_confirmed else ()),
     )
@@ -118,14 +291,14 @@ def gain_table(gains: list[Record], axis: str | None = None) -> Table:
     return Table("Cost and gain", "Cost and gain against the unconstrained candidate", columns, records)
 
 
-def confirmation_table(data: Mapping[str, Any]) -> Table:
+def confirmation_table(data: Data) -> Table:
     """What the people held out show about each reported candidate: what is minimized, and each constraint."""
     confirmation = data["confirmation"]
     records = [
         {"candidate": of["candidate"], "about": about, "answer": verdict["answer"], **verdict["difference"]}
         for of in confirmation["candidates"]
         for about, verdict in (
-            (capital(metric_words(of["objective"]["about"])), of["objective"]),
+            (capital(metric_of(of["objective"]["about"]).words), of["objective"]),
             *((limit["about"], limit) for limit in of["limits"]),
         )
     ]
@@ -143,7 +316,7 @@ def confirmation_table(data: Mapping[str, Any]) -> Table:
     return Table("Confirmation", title, columns, tuple(records))
 
 
-def score_gap_table(data: Mapping[str, Any]) -> Table:
+def score_gap_table(data: Data) -> Table:
     """Signed score gaps of the unconstrained and the chosen candidate, in total and through each input."""
 
     def of(who: str) -> Column:
@@ -151,7 +324,7 @@ def score_gap_table(data: Mapping[str, Any]) -> Table:
 
     columns = (
         Column("group", "text"),
-        Column("metric", "text", lambda row: capital(metric_words(row["metric"]))),
+        Column("metric", "text", lambda row: capital(metric_of(row["metric"]).words)),
         Column("through", "text"),
         of("unconstrained"),
         of("chosen"),
@@ -160,25 +333,7 @@ def score_gap_table(data: Mapping[str, Any]) -> Table:
     return Table("Score gaps", title, columns, tuple(data["score_gaps"]))
 
 
-def sentence_table(data: Mapping[str, Any]) -> Table:
-    """What people held out show, and how the candidates change approvals."""
-    records = tuple({"finding": text} for text in (*data["sentences"], *data["warnings"]))
-    return Table("Findings", "What to take away.", (Column("finding", "long text"),), records)
-
-
-def fold_table(data: Mapping[str, Any]) -> Table:
-    """Every metric of every candidate in every fold."""
-    records = tuple(
-        {"candidate": c["candidate"], "metric": metric_words(metric), "fold": fold, "value": value}
-        for c in data["candidates"]
-        for metric, values in c["folds"].items()
-        for fold, value in enumerate(values)
-    )
-    columns = (Column("candidate", "whole"), Column("metric", "text"), Column("fold", "whole"), Column("value"))
-    return Table("Folds", "Every metric in every fold, averaged over seeds.", columns, records)
-
-
-def stopping_table(stopping: Mapping[str, Any], words: str) -> Table:
+def stopping_table(stopping: Data, words: str) -> Table:
     """How much was left to gain, at most, after each number of draws."""
     columns = (
         Column("candidates drawn", "whole", "n_draws"),
@@ -189,23 +344,6 @@ def stopping_table(stopping: Mapping[str, Any], words: str) -> Table:
     return Table("Left to gain", "What further candidates could gain", columns, tuple(stopping["bounds"]))
 
 
-def setting_table(data: Mapping[str, Any]) -> Table:
-    """How the search was run."""
-    people = data["people"]
-    settings = {
-        "family": ", ".join(data["families"]),
-        **{f"keep {k}": text for k, text in enumerate(data["keep"], start=1)},
-        "minimize": data["minimize"],
-        "people searched on": people["searched"],
-        "people held out": people["confirming"],
-        "financial features": ", ".join(people["financial_features"]),
-        **{f"people of group {name}": n for name, n in people["groups"].items()},
-        **{name: _setting(value) for name, value in data["settings"].items()},
-    }
-    records = tuple({"setting": name, "value": value} for name, value in settings.items())
-    return Table("Settings", "How the search was run.", (Column("setting", "text"), Column("value", "any")), records)
-
-
 def _setting(value: Any) -> Any:
     if isinstance(value, Mapping):
         return ", ".join(f"{name} {number:g}" for name, number in value.items())
@@ -214,48 +352,96 @@ def _setting(value: Any) -> Any:
     return "none" if value is None else value
 
 
-def limit_table(data: Mapping[str, Any]) -> Table:
-    """What to know before using the choice."""
-    records = tuple({"limit": limit} for limit in data["limits"])
-    return Table("Limits", "What to know before using it.", (Column("limit", "long text"),), records)
+def _gain_panel(gains: list[Record], axis: str) -> Panel:
+    """Honest differences of an axis with intervals, in the direction in which more is better."""
+    rows = []
+    for row in gains:
+        sign = metric_of(row["metric"]).direction
+        if row["axis"] != axis or not sign or not math.isfinite(row["honest_low"]):
+            continue
+        low, high = sorted((sign * row["honest_low"], sign * row["honest_high"]))
+        rows.append(
+            {
+                "metric": capital(metric_of(row["metric"]).words),
+                "gain": sign * row["honest_difference"],
+                "low": low,
+                "high": high,
+                "reading": row["honest_reading"],
+                "difference": decimal(row["honest_difference"]),
+                "interval": interval(row["honest_low"], row["honest_high"]),
+            }
+        )
+    table, title = gain_table(gains, axis), capital(axis)
+    if not rows:
+        return panel_of(f"gains-{axis}", title, "", "There are too few folds for honest differences.", table)
+    present = [reading for reading in _READING_COLORS if any(row["reading"] == reading for row in rows)]
+    scale = alt.Scale(domain=present, range=[_READING_COLORS[reading] for reading in present])
+    color = alt.Color("reading:N", scale=scale, legend=alt.Legend())
+    y = alt.Y("metric:N", title=None, sort=[row["metric"] for row in rows])
+    better = "Better by"
+    base = chart_of(rows)
+    zero = chart_of([{"at": 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q", title=better))
+    line = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=better), x2=alt.X2("high:Q"), y=y, color=color)
+    point = base.mark_point(size=90, filled=True).encode(
+        x=alt.X("gain:Q", title=better),
+        y=y,
+        color=color,
+        tooltip=["metric:N", "difference:N", "interval:N", "reading:N"],
+    )
+    description = f"How much better the chosen candidate is in {len(rows)} metrics of {axis}, with intervals."
+    chart = alt.layer(zero, line, point).properties(width=WIDTH, height=_STEP * len(rows), description=description)
+    caption = "Right of the line the chosen candidate is better, left of it worse; bars are honest 95% intervals."
+    return panel_of(f"gains-{axis}", title, caption, chart, table)
 
 
-def workbook_tables(data: Mapping[str, Any]) -> list[Table]:
-    """The sheets of the workbook."""
-    gains, stopping = data["cost_and_gain"], data["stopping"]
-    return [
-        *([sentence_table(data)] if data["sentences"] or data["warnings"] else []),
-        candidate_table(data),
-        *([gain_table(gains)] if gains else []),
-        *([confirmation_table(data)] if data["confirmation"] else []),
-        *([score_gap_table(data)] if data["score_gaps"] else []),
-        *([stopping_table(stopping, metric_words(data["minimize"]))] if stopping["bounds"] else []),
-        fold_table(data),
-        setting_table(data),
-        limit_table(data),
+def _frontier(data: Data) -> Panel:
+    """Utility against the metric that is minimized, one point for each candidate, with the frontier."""
+    frontier = data["frontier"]
+    names = frontier["utility"], frontier["objective"]
+    words = metric_of(names[0]).words, metric_of(names[1]).words
+    place = {k: n for n, k in enumerate(frontier["candidates"])}
+    # With two folds, intervals would be as wide as the chart.
+    barred = {*place, data["chosen"], data["unconstrained"]} if data["settings"]["folds"] > 2 else set()
+    records = []
+    for candidate in data["candidates"]:
+        k, is_on_front = candidate["candidate"], candidate["is_on_front"]
+        utility, metric = (candidate["metrics"][name] for name in names)
+        row = {
+            "candidate": k,
+            "parameters": candidate["words"],
+            "utility": utility["value"],
+            "metric": metric["value"],
+            "status": _status(candidate),
+            "is_on_front": is_on_front,
+            "front": "on the front" if is_on_front else "dominated",
+            **({"place": place[k]} if k in place else {}),
+        }
+        ends = {"utility_low": utility["low"], "utility_high": utility["high"]}
+        ends |= {"metric_low": metric["low"], "metric_high": metric["high"]}
+        if k in barred and all(map(math.isfinite, ends.values())):
+            row |= {"has_interval": True, **ends}
+        records.append(row)
+    columns = (
+        Column("candidate", "whole"),
+        estimate(words[0], f"{names[0]}"),
+        estimate(words[1], f"{names[1]}", metric_of(names[1]).kind),
+        Column("status", "text"),
+        Column("front", "text"),
+    )
+    shown = [
+        row | {name: c["metrics"][name] for name in names} for row, c in zip(records, data["candidates"], strict=True)
     ]
+    table = Table("Frontier", "Candidates", columns, shown)
+    known = [row for row in records if math.isfinite(row["utility"]) and math.isfinite(row["metric"])]
+    caption = (
+        "Means over folds and seeds. The line joins those that are best by their means; bars are 95% intervals over "
+        "folds. A full point is on the front, an empty one is dominated beyond noise."
+    )
+    chart = frontier_chart(known, words) if known else "No candidate has metrics."
+    return panel_of("frontier", f"{capital(words[0])} and {words[1]}", caption, chart, table)
 
 
-Row = dict[str, Any]
-
-# Status, color, shape and size; later ones are drawn on top.
-_STATUSES = (
-    ("does not meet the constraints", VARIABLES.muted, "circle", 50),
-    ("failed", VARIABLES.muted, "cross", 50),
-    ("meets the constraints", VARIABLES.regimes[2], "circle", 70),
-    ("unconstrained", VARIABLES.floor, "square", 90),
-    ("your model", VARIABLES.floor, "square", 90),
-    ("chosen", VARIABLES.regimes[1], "diamond", 260),
-)
-_READING_COLORS = {
-    "gain": VARIABLES.regimes[0],
-    "cost": VARIABLES.regimes[1],
-    "within noise": VARIABLES.muted,
-}
-_HEIGHT, _STEP = 320, 28
-
-
-def frontier_chart(rows: Sequence[Row], words: tuple[str, str]) -> alt.LayerChart:
+def frontier_chart(rows: Sequence[dict[str, Any]], words: tuple[str, str]) -> Any:
     """Utility against what is minimized, a point for each candidate, with the frontier and its intervals.
 
     Parameters
@@ -267,7 +453,7 @@ def frontier_chart(rows: Sequence[Row], words: tuple[str, str]) -> alt.LayerChar
     words
         Of the utility and of the metric.
     """
-    of_utility, of_metric = (words[:1].upper() + words[1:] for words in words)
+    of_utility, of_metric = map(capital, words)
     order = [name for name, *_ in _STATUSES]
     size = {name: size for name, _, _, size in _STATUSES}
     looks = [look for look in _STATUSES if any(row["status"] == look[0] for row in rows)]
@@ -299,10 +485,11 @@ def frontier_chart(rows: Sequence[Row], words: tuple[str, str]) -> alt.LayerChar
         if (part := [row for row in drawn if row["is_on_front"] is is_full])  # a layer without rows has no extent
     ]
     description = f"{of_utility} and {words[1]} of {len(rows)} candidates, with intervals of those on the frontier."
-    return _finished(alt.layer(*_frontier_layers(rows, (of_utility, of_metric), color), *layers), description, _HEIGHT)
+    lines = _frontier_layers(rows, (of_utility, of_metric), color)
+    return alt.layer(*lines, *layers).properties(width=WIDTH, height=_HEIGHT, description=description)
 
 
-def _frontier_layers(rows: Sequence[Row], titles: tuple[str, str], color: alt.Color) -> list[alt.Chart]:
+def _frontier_layers(rows: Sequence[dict[str, Any]], titles: tuple[str, str], color: alt.Color) -> list[alt.Chart]:
     """A line along the frontier, and intervals both ways."""
     x, y = alt.X("utility:Q", title=titles[0]), alt.Y("metric:Q", title=titles[1])
     known = [row for row in rows if row.get("has_interval")]
@@ -320,47 +507,13 @@ def _frontier_layers(rows: Sequence[Row], titles: tuple[str, str], color: alt.Co
     return layers
 
 
-def gain_chart(rows: Sequence[Row], axis: str) -> alt.LayerChart:
-    """Gains with intervals, a row for each metric; right of the line the chosen candidate is better.
-
-    Parameters
-    ----------
-    rows
-        With ``metric``, ``gain``, ``low``, ``high``, ``reading``, and ``difference`` and ``interval`` to show.
-    axis
-        What the metrics have in common.
-    """
-    present = [reading for reading in _READING_COLORS if any(row["reading"] == reading for row in rows)]
-    color = alt.Color(
-        "reading:N",
-        scale=alt.Scale(domain=present, range=[_READING_COLORS[reading] for reading in present]),
-        legend=alt.Legend(),
-    )
-    y = alt.Y("metric:N", title=None, sort=[row["metric"] for row in rows])
-    title = "Better by"
-    base = chart_of(rows)
-    zero = chart_of([{"at": 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q", title=title))
-    line = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=title), x2=alt.X2("high:Q"), y=y, color=color)
-    point = base.mark_point(size=90, filled=True).encode(
-        x=alt.X("gain:Q", title=title),
-        y=y,
-        color=color,
-        tooltip=["metric:N", "difference:N", "interval:N", "reading:N"],
-    )
-    description = f"How much better the chosen candidate is in {len(rows)} metrics of {axis}, with intervals."
-    return _finished(alt.layer(zero, line, point), description, _STEP * len(rows))
-
-
-def stopping_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
-    """The best value found, and what one further candidate gains at most, against the number of draws.
-
-    Parameters
-    ----------
-    rows
-        With ``n_draws``, ``value``, and ``line``, which says which of the two it is.
-    words
-        Of the metric.
-    """
+def _stopping_panel(stopping: Data, words: str) -> Panel:
+    """The best value so far, and what one further candidate gains at most, against the number of draws."""
+    rows = [
+        {"n_draws": bound["n_draws"], "line": line, "value": bound[key]}
+        for line, key in (("best found so far", "best"), ("gain of one further candidate, at most", "gain_of_1"))
+        for bound in stopping["bounds"]
+    ]
     names = list(dict.fromkeys(row["line"] for row in rows))
     colors = alt.Scale(domain=names, range=[VARIABLES.regimes[2], VARIABLES.regimes[1]])
     line = (
@@ -368,7 +521,7 @@ def stopping_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
             x=alt.X("n_draws:Q", title="Candidates drawn", scale=alt.Scale(type="log", nice=False)),
-            y=alt.Y("value:Q", title=words[:1].upper() + words[1:]),
+            y=alt.Y("value:Q", title=capital(words)),
             color=alt.Color("line:N", scale=colors, legend=alt.Legend()),
             strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names), legend=alt.Legend()),
             tooltip=[
@@ -379,281 +532,10 @@ def stopping_chart(rows: Sequence[Row], words: str) -> alt.LayerChart:
         )
     )
     description = f"Best {words} found so far, and the most that one further candidate gains, by candidates drawn."
-    return _finished(alt.layer(line), description, _HEIGHT)
-
-
-def _finished(chart: alt.LayerChart | alt.FacetChart, description: str, height: float) -> alt.LayerChart:
-    return cast("alt.LayerChart", chart.properties(width=WIDTH, height=height, description=description))
-
-
-_TOLD = ("auc", "eo_gap", "positive_rate", "excess")
-_READINGS = {
-    "gain": "a gain beyond noise",
-    "cost": "a cost beyond noise",
-    "higher": "higher beyond noise",
-    "lower": "lower beyond noise",
-}
-Data = Mapping[str, Any]
-
-
-def search_page(data: Data, files: Mapping[str, str] | None = None) -> str:
-    """The page as text. All texts are escaped, and the browser runs and fetches nothing that is not in the page.
-
-    Parameters
-    ----------
-    data
-        What `SearchResult.to_dict` returns.
-    files
-        Files that the page links to: paths relative to the page, by description.
-    """
-    finding = Finding(
-        _headline(data), [("", sentence) for sentence in _sentences(data)], _key_metrics(data), data["warnings"]
-    )
-    sections = [
-        Section("verdict", "Verdict", finding=finding),
-        Section("question", "What was searched for", points=_question(data)),
-        *_confirmed(data),
-        *_cost(data),
-        Section("candidates", "Candidates tried", (_front_words(data),), panels=[_frontier(data)]),
-        Section("reasons", "Why each was passed over", tables=[candidate_table(data, is_ranked=True)]),
-        *_left_to_gain(data),
-        *file_links(files or {}),
-        Section("limits", "Limits", data["limits"]),
-    ]
-    title = f"{count(len(data['candidates']))} candidates, {data['settings']['folds']} folds"
-    return render("search for an alternative", title, sections)
-
-
-def _confirmed(data: Data) -> list[Section]:
-    """What the people held out show, if there are any."""
-    if data["confirmation"] is None:
-        return []
-    title = "What people held out of the search show"
-    return [Section("confirmed", title, (_CONFIRMED_WORDS,), tables=[confirmation_table(data)])]
-
-
-def _cost(data: Data) -> list[Section]:
-    """What the choice costs and gains, unless it is the unconstrained candidate."""
-    if data["chosen"] in (None, data["unconstrained"]):
-        return []
-    gains = data["cost_and_gain"]
-    axes = [axis for axis in AXES if any(row["axis"] == axis for row in gains)]
-    panels = [_gain_panel(gains, axis) for axis in axes]
-    tables = [gain_table(gains), score_gap_table(data)]
-    return [
-        Section("cost", "What the choice costs and gains", (_COST_WORDS,), panels=panels, tables=tables, is_wide=True)
-    ]
-
-
-def _headline(data: Data) -> str:
-    candidates, chosen, metric = data["candidates"], data["chosen"], data["minimize"]
-    n, words = count(len(candidates)), metric_words(metric)
-    if chosen is None:
-        return f"None of the {n} candidates meets the constraints."
-    if chosen == data["unconstrained"]:
-        rival = "The unconstrained candidate" if data["start"] is None else "Your model"
-        return f"{rival} is chosen: none of {n} meets the constraints with a better {words}."
-    mine, theirs = (decimal(candidates[k]["metrics"][metric]["value"]) for k in (chosen, data["unconstrained"]))
-    without = "without constraints it is" if data["start"] is None else "your model has"
-    told = f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; {without} {theirs}."
-    if data["confirmation"] is None:
-        return told
-    of = data["confirmation"]["candidates"][0]
-    missed = [limit["about"] for limit in of["limits"] if limit["answer"] == "not confirmed"]
-    but = f", and misses {listed(missed)}" if missed else ""
-    return f"{told} On people held out: {of['objective']['answer']}{but}."
-
-
-def _sentences(data: Data) -> list[str]:
-    """The choice, and its main metrics with honest differences."""
-    chosen, unconstrained, gains = data["chosen"], data["unconstrained"], data["cost_and_gain"]
-    if chosen is None:
-        return ["A table below says why each candidate was passed over. Loosen the constraints, or widen the space."]
-    told = [*data["sentences"], f"Chosen: {data['candidates'][chosen]['words']}."]
-    if chosen == unconstrained:
-        return [*told, "Nothing is gained and nothing is lost. A table below says why the others were passed over."]
-    told.append(f"Compared with: {data['candidates'][unconstrained]['words']}.")
-    by_name = {row["metric"]: row for row in gains}
-    is_honest = math.isfinite(gains[0]["honest_low"])
-    for name in dict.fromkeys((data["minimize"], *_TOLD)):
-        row, words = by_name[name], metric_words(name)
-        value, low, high, reading = (
-            row[f"{'honest_' if is_honest else ''}{key}"] for key in ("difference", "low", "high", "reading")
-        )
-        told.append(
-            f"{capital(words)}: from {decimal(row['unconstrained'])} to {decimal(row['chosen'])}; difference "
-            f"{decimal(value)}, 95% interval {interval(low, high)}: {_READINGS.get(reading, reading)}."
-        )
-    told.append(
-        "Differences are honest: each fold judges a choice that was made without it."
-        if is_honest
-        else "Differences are from the search itself and flatter the choice: there are too few folds for honest ones."
-    )
-    return told
-
-
-def _key_metrics(data: Data) -> list[KeyMetric]:
-    by_name = {row["metric"]: row for row in data["cost_and_gain"]}
-    return [
-        KeyMetric(
-            capital(metric_words(name)),
-            _value(name, by_name[name]["chosen"]),
-            f"{rival_words(data)} {_value(name, by_name[name]['unconstrained'])}",
-        )
-        for name in dict.fromkeys((data["minimize"], data["frontier"]["utility"], "auc", "eo_gap", "positive_rate"))
-        if name in by_name
-    ]
-
-
-def _question(data: Data) -> tuple[tuple[str, str], ...]:
-    people, folds, seeds = data["people"], data["settings"]["folds"], data["settings"]["seeds"]
-    groups = ", ".join(f"{name} {count(n)}" for name, n in people["groups"].items())
-    held = f"; {count(people['confirming'])} more were held out of the search" if people["confirming"] else ""
-    trained = "one model" if seeds == 1 else f"{seeds} models with averaged metrics"
-    return (
-        ("Constraints", "; ".join(data["keep"]) or "none"),
-        ("Minimized" if direction_of(data["minimize"]) < 0 else "Maximized", metric_words(data["minimize"])),
-        *_payoff(data["settings"]["payoff"]),
-        ("Family", "; ".join(SPECS[name].words for name in data["families"])),
-        ("People", f"{count(people['searched'])} were searched on{held}. Groups of everyone: {groups}"),
-        ("Matched on", ", ".join(people["financial_features"])),
-        (
-            "Judged by",
-            f"{folds} folds, {trained} in each, every candidate on the same people. Differences are computed fold by "
-            "fold, with the correction of Nadeau and Bengio for overlapping training sets",
-        ),
-    )
-
-
-def _payoff(payoff: Mapping[str, float] | None) -> tuple[tuple[str, str], ...]:
-    """What decisions are worth, if given."""
-    if payoff is None:
-        return ()
-    return (("Payoff", ", ".join(f"{name.replace('_', ' ')} {decimal(value, 2)}" for name, value in payoff.items())),)
-
-
-_CONFIRMED_WORDS = (
-    "These people had no part in the choice. Each candidate, like the unconstrained one, is refitted on everyone "
-    "searched on and evaluated once on them. Confirmed: the whole interval says so. Not confirmed: the interval "
-    "excludes what the search saw. Too few people to say: it includes both. A constraint is confirmed if the whole "
-    "interval of the distance from its limit is on the right side, which takes many people."
-)
-_COST_WORDS = (
-    "Differences are the chosen candidate minus the unconstrained one, on the same people. Those from the search "
-    "itself flatter the choice, since the best of many was kept. In honest ones each fold judges a choice made without "
-    "it; those held out are from people whom the search never saw. An excess is how much more pairs across groups "
-    "differ than placebo pairs within a group. The score gap is at equal finances, in the unit of the score; its parts "
-    "through the inputs add up to it, and the sum of their sizes also counts parts that cancel."
-)
-
-
-def _front_words(data: Data) -> str:
-    axes = [metric_words(name) for name in dict.fromkeys(("auc", "eo_gap", data["minimize"]))]
-    return (
-        f"{count(len(data['front']))} of {count(len(data['candidates']))} candidates are on the front: no other is at "
-        f"least as good in {', '.join(axes[:-1])} and {axes[-1]}, and better beyond noise in one of them. A long front "
-        "means that these people cannot tell many candidates apart."
-    )
-
-
-def _gain_panel(gains: list[Record], axis: str) -> Panel:
-    """Honest differences of an axis with intervals, in the direction in which more is better."""
-    rows = []
-    for row in gains:
-        sign = direction_of(row["metric"])
-        if row["axis"] != axis or not sign or not math.isfinite(row["honest_low"]):
-            continue
-        low, high = sorted((sign * row["honest_low"], sign * row["honest_high"]))
-        rows.append(
-            {
-                "metric": capital(metric_words(row["metric"])),
-                "gain": sign * row["honest_difference"],
-                "low": low,
-                "high": high,
-                "reading": row["honest_reading"],
-                "difference": decimal(row["honest_difference"]),
-                "interval": interval(row["honest_low"], row["honest_high"]),
-            }
-        )
-    caption = "Right of the line the chosen candidate is better, left of it worse; bars are honest 95% intervals."
-    chart = gain_chart(rows, axis) if rows else "There are too few folds for honest differences."
-    return panel_of(f"gains-{axis}", capital(axis), caption, chart, gain_table(gains, axis))
-
-
-def _frontier(data: Data) -> Panel:
-    """Utility against the metric that is minimized, one point for each candidate, with the frontier."""
-    frontier = data["frontier"]
-    names = frontier["utility"], frontier["objective"]
-    words = metric_words(names[0]), metric_words(names[1])
-    place = {k: n for n, k in enumerate(frontier["candidates"])}
-    # With two folds, intervals would be as wide as the chart.
-    barred = {*place, data["chosen"], data["unconstrained"]} if data["settings"]["folds"] > 2 else set()
-    records = [_point(c, names, place, barred) for c in data["candidates"]]
-    columns = (
-        Column("candidate", "whole"),
-        estimate(words[0], f"{names[0]}"),
-        estimate(words[1], f"{names[1]}", kind_of(names[1])),
-        Column("status", "text"),
-        Column("front", "text"),
-    )
-    shown = [
-        row | {name: c["metrics"][name] for name in names} for row, c in zip(records, data["candidates"], strict=True)
-    ]
-    table = Table("Frontier", "Candidates", columns, shown)
-    known = [row for row in records if math.isfinite(row["utility"]) and math.isfinite(row["metric"])]
-    caption = (
-        "Means over folds and seeds. The line joins those that are best by their means; bars are 95% intervals over "
-        "folds. A full point is on the front, an empty one is dominated beyond noise."
-    )
-    chart = frontier_chart(known, words) if known else "No candidate has metrics."
-    return panel_of("frontier", f"{capital(words[0])} and {words[1]}", caption, chart, table)
-
-
-def _point(
-    candidate: Record, names: tuple[str, str], place: Mapping[int, int], barred: Collection[int]
-) -> dict[str, Any]:
-    """A candidate's row for the chart of the frontier."""
-    k = candidate["candidate"]
-    utility, metric = (candidate["metrics"][name] for name in names)
-    row = {
-        "candidate": k,
-        "parameters": candidate["words"],
-        "utility": utility["value"],
-        "metric": metric["value"],
-        "status": _status(candidate),
-        "is_on_front": candidate["is_on_front"],
-        "front": "on the front" if candidate["is_on_front"] else "dominated",
-    }
-    ends = {
-        f"{what}_{end}": of[end] for what, of in (("utility", utility), ("metric", metric)) for end in ("low", "high")
-    }
-    if k in place:
-        row |= {"place": place[k]}
-    if k in barred and all(math.isfinite(end) for end in ends.values()):
-        row |= {"has_interval": True, **ends}
-    return row
-
-
-def _left_to_gain(data: Data) -> list[Section]:
-    """How much candidates that were not tried could still gain; empty if too few were drawn to say."""
-    stopping, words = data["stopping"], metric_words(data["minimize"])
-    if not stopping["bounds"]:
-        return []
-    rows = [
-        {"n_draws": bound["n_draws"], "line": line, "value": bound[key]}
-        for line, key in (("best found so far", "best"), ("gain of one further candidate, at most", "gain_of_1"))
-        for bound in stopping["bounds"]
-    ]
+    chart = alt.layer(line).properties(width=WIDTH, height=_HEIGHT, description=description)
     caption = f"The lines hold after all draws at once with at least {percent(1 - stopping['delta'], 0)} probability."
-    table = stopping_table(stopping, words)
-    panel = panel_of("left", "What further candidates could gain", caption, stopping_chart(rows, words), table)
-    return [
-        Section("left", "What is left to gain", (left_to_gain(data),), panels=[panel], points=_assumed(stopping)),
-    ]
-
-
-def _assumed(stopping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple((f"Assumption {k}", text) for k, text in enumerate(stopping["assumptions"], start=1))
+    title = "What further candidates could gain"
+    return panel_of("left", title, caption, chart, stopping_table(stopping, words))
 
 
 def left_to_gain(data: Data) -> str:
@@ -664,15 +546,15 @@ def left_to_gain(data: Data) -> str:
             f"All {count(stopping['n_draws'])} constrained candidates of the space were tried, so nothing is left to "
             "gain within it. The curve shows how much could have been left after fewer."
         )
-    told = (
+    sentence = (
         f"After {count(last['n_draws'])} random candidates, at most {percent(last['share_better'])} of those that this "
         f"search could draw are better than the best found, and one further candidate lowers the "
-        f"{metric_words(data['minimize'])} by at most {decimal(last['gain_of_1'], 4)} on average "
+        f"{metric_of(data['minimize']).words} by at most {decimal(last['gain_of_1'], 4)} on average "
         f"({percent(1 - stopping['delta'], 0)} confidence)."
     )
     if stopping["n_left"]:
-        return f"{told} The search stopped there: {count(stopping['n_left'])} candidates were not tried."
-    return told
+        return f"{sentence} The search stopped there: {count(stopping['n_left'])} candidates were not tried."
+    return sentence
 
 
 def _status(candidate: Record) -> str:
@@ -684,7 +566,7 @@ def _status(candidate: Record) -> str:
 
 
 def _value(name: str, value: float) -> str:
-    return percent(value) if kind_of(name) == "share" else decimal(value)
+    return percent(value) if metric_of(name).kind == "share" else decimal(value)
 
 
 def _article(words: str) -> str:

@@ -1,4 +1,4 @@
-"""The people of a search, checked once, split into folds, matched and compared; and how candidates are evaluated."""
+"""The people of a search, checked once, split into folds, matched and compared."""
 
 from __future__ import annotations
 
@@ -8,61 +8,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from evenhand.arrays import Ints
-from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.splitting import split_people, stratified_folds, units_of
 from evenhand.inputs.validation import Groups, as_clusters, as_groups, as_labels, as_table, check_columns, in_row_order
-from evenhand.searching.families.family import with_categories
-from evenhand.searching.metrics import Payoff
+from evenhand.searching.families import with_categories
+from evenhand.searching.options import SearchSettings
 from evenhand.training.folds import ComparedFold, compare_fold, match_fold
-
-
-@dataclass(frozen=True)
-class EvaluationSettings:
-    """How candidates are evaluated.
-
-    Attributes
-    ----------
-    folds, seeds
-        Folds of the cross-validation, and models trained in each of them.
-    encoding
-        Of categories, for networks.
-    decision_threshold, consistency_threshold, max_distance
-        As in `evenhand.audit`.
-    n_steps
-        Segments of the path of integrated gradients.
-    n_compared
-        The most test people of a fold whose reasoning is compared.
-    random_state
-        Decides folds, draws and seeds.
-    payoff
-        What decisions are worth; None for no profit.
-    effects
-        Columns whose effect on the score is measured.
-    """
-
-    folds: int = 5
-    seeds: int = 1
-    encoding: Encoding = "onehot"
-    decision_threshold: float = 0.5
-    consistency_threshold: float = 0.3
-    max_distance: float | None = None
-    n_steps: int = 4
-    n_compared: int = 1_000
-    random_state: int = 0
-    payoff: Payoff | None = None
-    effects: tuple[str, ...] = ()
-
-    def __post_init__(self) -> None:
-        for name in ("seeds", "n_steps", "n_compared"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or value < 1:
-                raise InvalidInputError(f"`{name}` must be a whole number of at least 1, got {value!r}.")
-        if not 0 < self.decision_threshold < 1:
-            raise InvalidInputError(f"`decision_threshold` must be between 0 and 1, got {self.decision_threshold!r}.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,8 +63,6 @@ class SearchPeople:
         financial = tuple(
             names if financial_features is None else check_columns(financial_features, names, "`financial_features`")
         )
-        if not 0 <= confirmation < 1:
-            raise InvalidInputError(f"`confirmation` must be a share of at least 0 and below 1, got {confirmation!r}.")
         units = np.arange(len(table))
         if clusters is not None:
             units = units_of(as_clusters(in_row_order(clusters, X, "clusters"), len(table)))
@@ -117,6 +70,16 @@ class SearchPeople:
         if confirmation:
             searched, confirming = split_people(labels, groups.codes, 1 - confirmation, random_state, units)
         return cls(table, labels, groups, financial, searched, confirming, units)
+
+    @property
+    def columns(self) -> list[str]:
+        """Names of the table's columns."""
+        return [str(column) for column in self.table.columns]
+
+    @property
+    def group_names(self) -> NDArray[np.str_]:
+        """The name of everyone's group."""
+        return np.asarray(self.groups.names)[self.groups.codes]
 
     @property
     def reference_group(self) -> int:
@@ -141,24 +104,24 @@ class SearchPeople:
         """Encoding of the people searched on, the same in every fold; it does not use labels or groups."""
         return TableEncoder.fit(self.table.iloc[self.searched], encoding)
 
-    def compared_folds(self, settings: EvaluationSettings, *, has_training_triples: bool) -> list[ComparedFold]:
+    def compared_folds(self, settings: SearchSettings, *, has_training_triples: bool) -> list[ComparedFold]:
         """Folds of the people searched on."""
         y, group = self.labels[self.searched], self.groups.codes[self.searched]
         split = stratified_folds(y, group, settings.folds, settings.random_state, self.units[self.searched])
         parts = [(self.searched[train], self.searched[test]) for train, test in split]
         return self._compared(parts, settings, has_training_triples)
 
-    def confirming_fold(self, settings: EvaluationSettings) -> ComparedFold:
+    def confirming_fold(self, settings: SearchSettings) -> ComparedFold:
         """The people held out, compared with all those searched on."""
         return self._compared([(self.searched, self.confirming)], settings, has_training_triples=False)[0]
 
     def _compared(
-        self, parts: list[tuple[Ints, Ints]], settings: EvaluationSettings, has_training_triples: bool
+        self, parts: list[tuple[Ints, Ints]], settings: SearchSettings, has_training_triples: bool
     ) -> list[ComparedFold]:
         encoder = self.encoder(settings.encoding)
         x = encoder.transform(self.table)
         F = encoder.as_matched(self.table[list(self.financial_features)])
-        found = []
+        folds = []
         for train, test in parts:
             fold = match_fold(
                 x, F, self.labels, self.groups.codes, train, test, encoder.join_matrix, settings.max_distance
@@ -170,18 +133,12 @@ class SearchPeople:
                 max_distance=settings.max_distance,
                 random_state=settings.random_state,
             )
-            found.append(_of_some(compared, settings))
-        return found
-
-
-def _of_some(compared: ComparedFold, settings: EvaluationSettings) -> ComparedFold:
-    """The fold with matches and triples of its test people, or of a random part of them if they are many."""
-    n = len(compared.fold.y_test)
-    if n <= settings.n_compared:
-        return compared
-    rng = np.random.default_rng(settings.random_state)
-    is_compared = np.zeros(n, dtype=bool)
-    is_compared[rng.choice(n, size=settings.n_compared, replace=False)] = True
-    fold = replace(compared.fold, match_test=np.where(is_compared[:, None], compared.fold.match_test, -1))
-    pairs = compared.test_pairs
-    return replace(compared, fold=fold, test_pairs=pairs.where(is_compared[pairs.person]))
+            if len(test) > settings.n_compared:  # compare a random part of them
+                rng = np.random.default_rng(settings.random_state)
+                is_compared = np.zeros(len(test), dtype=bool)
+                is_compared[rng.choice(len(test), size=settings.n_compared, replace=False)] = True
+                matches = np.where(is_compared[:, None], compared.fold.match_test, -1)
+                pairs = compared.test_pairs.where(is_compared[compared.test_pairs.person])
+                compared = replace(compared, fold=replace(compared.fold, match_test=matches), test_pairs=pairs)
+            folds.append(compared)
+        return folds

@@ -1,4 +1,4 @@
-"""What a search found: candidates, front, choice, reasons, cost and gain; its outputs."""
+"""The result of a search: candidates, front, choice, reasons, cost and gain; its outputs."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,29 +14,26 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from evenhand.arrays import Floats
+from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import check_columns
 from evenhand.searching.choice import (
     Choice,
     ChoiceRule,
-    Collated,
     Difference,
     Frontier,
-    check_metric,
     front,
     honest_differences,
     mean_interval,
-    paired_difference,
     reasons_of,
 )
 from evenhand.searching.confirming import Confirmation, approval_warnings, confirmation_sentences
 from evenhand.searching.families import ESTIMATORS, FamilyName
-from evenhand.searching.metrics import AXES, DIRECTIONS, asked_of, axis_of, direction_of
-from evenhand.searching.people import EvaluationSettings, SearchPeople
+from evenhand.searching.metrics import AXES, METRICS, Metrics, metric_of
+from evenhand.searching.options import SearchSettings
+from evenhand.searching.people import SearchPeople
 from evenhand.searching.scoring import GAPS, gap_name
-from evenhand.searching.space import Candidate, in_a_cell
-from evenhand.searching.start import Start, audit_model, compare_models
+from evenhand.searching.space import Candidate, Start, in_a_cell, spelled_columns
 from evenhand.searching.stopping import Stopping
 from evenhand.system.files import json_ready, write_text
 
@@ -51,8 +48,12 @@ class SearchResult:
 
     Attributes
     ----------
-    collated
-        Every metric of every candidate in every fold, averaged over seeds.
+    metrics
+        Every metric by name, of shape (n_candidates, n_folds), averaged over seeds.
+    gaps
+        Signed gaps of scores, by names of `gap_name`, of the same shape.
+    notes
+        Why a candidate has no metrics, by its number.
     tried
         The candidates, in the order of the rows.
     rule
@@ -72,18 +73,19 @@ class SearchResult:
     Examples
     --------
     >>> import evenhand as eh
-    >>> from evenhand.searching import search
     >>> data = eh.load_dataset("synthetic", n=300)
-    >>> result = search(data.X, data.y, sensitive_features=data.group, financial_features=data.financial_features,
-    ...                 space={"cec_weight": [1.0], "epochs": [2]}, folds=2, keep=[], device="cpu")
+    >>> result = eh.search(data.X, data.y, sensitive_features=data.group, financial_features=data.financial_features,
+    ...                    space={"cec_weight": [1.0], "epochs": [2]}, keep=[], options=eh.SearchOptions(folds=2))
     >>> result.chosen in result.candidates["candidate"].tolist()
     True
     """
 
-    collated: Collated
+    metrics: Metrics
+    gaps: Metrics
+    notes: Mapping[int, str]
     tried: tuple[Candidate, ...]
     rule: ChoiceRule
-    settings: EvaluationSettings
+    settings: SearchSettings
     families: tuple[FamilyName, ...]
     people: SearchPeople
     confirmation: Confirmation | None
@@ -91,22 +93,15 @@ class SearchResult:
     stopping: Stopping
     start: Start | None = None
 
-    @property
-    def metrics(self) -> Mapping[str, Floats]:
-        """Every metric by name, of shape (n_candidates, n_folds), averaged over seeds."""
-        return self.collated.metrics
-
-    @property
-    def notes(self) -> Mapping[int, str]:
-        """Why a candidate has no metrics, by its number."""
-        return self.collated.notes
-
     @cached_property
-    def told(self) -> dict[str, Floats]:
+    def shown(self) -> dict[str, Floats]:
         """Metrics in the tables: all, but of inputs and columns only those that the search was asked for."""
         asked = {self.rule.minimize, *(constraint.metric for constraint in self.rule.constraints)}
-        shown = {name for name in self.metrics if name in DIRECTIONS or asked_of(name)[0] == "approval_rate"} | asked
-        return {name: values for name, values in self.metrics.items() if name in shown}
+        return {
+            name: values
+            for name, values in self.metrics.items()
+            if name in METRICS or name in asked or name.startswith("approval_rate[")
+        }
 
     @property
     def test_share(self) -> float:
@@ -131,14 +126,14 @@ class SearchResult:
     @cached_property
     def reasons(self) -> tuple[str, ...]:
         """Why each candidate was chosen or passed over."""
-        told = reasons_of(self.choice, self.metrics, self.rule)
-        return tuple(self.notes.get(k, reason) for k, reason in enumerate(told))
+        reasons = reasons_of(self.choice, self.metrics, self.rule)
+        return tuple(self.notes.get(k, reason) for k, reason in enumerate(reasons))
 
     @cached_property
     def front(self) -> tuple[int, ...]:
         """Candidates that no other dominates beyond noise on AUC, EO gap and the metric that is minimized."""
         axes = dict.fromkeys(("auc", "eo_gap", self.rule.minimize))
-        of_axes = {name: (self.metrics[name], direction_of(name)) for name in axes}
+        of_axes = {name: (self.metrics[name], metric_of(name).direction) for name in axes}
         return tuple(np.flatnonzero(front(of_axes, self.test_share)).tolist())
 
     @cached_property
@@ -149,14 +144,9 @@ class SearchResult:
     @cached_property
     def warnings(self) -> tuple[str, ...]:
         """Sentences on how the search changes your model before retraining it, and how candidates change approvals."""
-        reported = self.choice.alternatives(self.n_reported)
+        n_reported = 1 if self.confirmation is None else len(self.confirmation.candidates)
         of_start = () if self.start is None else self.start.warnings
-        return (*of_start, *(told for k in reported for told in self._warnings(k)))
-
-    @property
-    def n_reported(self) -> int:
-        """How many candidates are confirmed; one if no one is held out."""
-        return 1 if self.confirmation is None else len(self.confirmation.candidates)
+        return (*of_start, *(text for k in self.choice.alternatives(n_reported) for text in self._warnings(k)))
 
     def _warnings(self, k: int) -> tuple[str, ...]:
         return approval_warnings(self.metrics, k, self.unconstrained, self.test_share)
@@ -168,18 +158,17 @@ class SearchResult:
         Rows for each group: the total, in probability, in decisions, and the part through each input, largest first;
         the parts add up to the total. Intervals are over folds.
         """
-        chosen, names, columns = self._need_chosen(), self.people.groups.names, list(self.people.table.columns)
+        chosen, names = self._need_chosen(), self.people.groups.names
         rows = []
         for group in (code for code in range(len(names)) if code != self.people.reference_group):
             kinds = [("in all", gap_name(kind, group), kind) for kind in GAPS]
-            parts = [(str(column), gap_name("score_gap", group, str(column)), "score_gap") for column in columns]
-            parts.sort(key=lambda part: -abs(np.nan_to_num(self.collated.gaps[part[1]][self.unconstrained].mean())))
+            parts = [(name, gap_name("score_gap", group, name), "score_gap") for name in self.people.columns]
+            parts.sort(key=lambda part: -abs(np.nan_to_num(self.gaps[part[1]][self.unconstrained].mean())))
             for through, name, kind in (*kinds, *parts):
-                values = self.collated.gaps[name]
+                values = self.gaps[name]
                 row: dict[str, Any] = {"group": names[group], "metric": kind, "through": through}
                 for who, k in (("unconstrained", self.unconstrained), ("chosen", chosen)):
-                    found = mean_interval(values[k], self.test_share)
-                    row |= {who: found.value, f"{who}_low": found.low, f"{who}_high": found.high}
+                    row |= _columns(who, mean_interval(values[k], self.test_share))
                 rows.append(row)
         return pd.DataFrame(rows)
 
@@ -192,9 +181,8 @@ class SearchResult:
             row: dict[str, Any] = {"candidate": k, "status": self._status(k), "is_on_front": k in self.front}
             row |= {"family": candidate.family} if len(self.families) > 1 else {}
             row |= {name: in_a_cell(value) for name, value in candidate.parameters.items()}
-            for name, values in self.told.items():
-                found = mean_interval(values[k], self.test_share)
-                row |= {name: found.value, f"{name}_low": found.low, f"{name}_high": found.high}
+            for name, values in self.shown.items():
+                row |= _columns(name, mean_interval(values[k], self.test_share))
             rows.append({**row, "reason": self.reasons[k], "warning": " ".join(self._warnings(k))})
         return pd.DataFrame(rows)
 
@@ -209,15 +197,14 @@ class SearchResult:
         honest = honest_differences(self.metrics, self.rule)
         confirmed = None if self.confirmation is None else self.confirmation.candidates[0]
         rows: list[dict[str, Any]] = []
-        order = list(AXES)
-        for name in sorted(self.told, key=lambda name: order.index(axis_of(name))):
-            mine, theirs = self.metrics[name][chosen], self.metrics[name][self.unconstrained]
-            difference = paired_difference(mine, theirs, self.test_share)
+        for name in sorted(self.shown, key=lambda name: AXES.index(metric_of(name).axis)):
+            values, rival = self.metrics[name][chosen], self.metrics[name][self.unconstrained]
+            difference = mean_interval(values - rival, self.test_share)
             row = {
-                "axis": axis_of(name),
+                "axis": metric_of(name).axis,
                 "metric": name,
-                "unconstrained": float(theirs.mean()),
-                "chosen": float(mine.mean()),
+                "unconstrained": float(rival.mean()),
+                "chosen": float(values.mean()),
                 "difference": difference.value,
                 "low": difference.low,
                 "high": difference.high,
@@ -235,7 +222,7 @@ class SearchResult:
                     "confirmed_difference": held_out.value,
                     "confirmed_low": held_out.low,
                     "confirmed_high": held_out.high,
-                    "confirmed_reading": _reading(name, Difference(held_out.value, held_out.low, held_out.high)),
+                    "confirmed_reading": _reading(name, held_out),
                 }
             rows.append(row)
         return pd.DataFrame(rows)
@@ -248,10 +235,9 @@ class SearchResult:
         InvalidInputError
             If a name is neither a parameter nor a metric.
         """
-        check_metric(metric, "`metric`")
         check_columns((rows, columns), list(self.tried[0].parameters), "`rows` and `columns`")
-        table = self.candidates
-        return table.pivot_table(index=rows, columns=columns, values=metric, aggfunc="mean")
+        name = metric_of(metric, "`metric`").name
+        return self.candidates.pivot_table(index=rows, columns=columns, values=name, aggfunc="mean")
 
     @cached_property
     def best_model(self) -> Any:
@@ -299,7 +285,7 @@ class SearchResult:
         options
             Of `evenhand.audit`.
         """
-        return audit_model(self.best_model, self.people, self.settings, options)
+        return self._audit(self.best_model, options)
 
     def audit_start(self, **options: Any) -> AuditResult:
         """Audit the model that the search started from, as given, on the same people as `audit`.
@@ -313,9 +299,8 @@ class SearchResult:
             Of `evenhand.audit`.
         """
         if self.start is None:
-            return audit_model(self.unconstrained_model, self.people, self.settings, options)
-        is_risk = self.start.favorable == "low"
-        return audit_model(self.start.model, self.people, self.settings, options, is_risk=is_risk)
+            return self._audit(self.unconstrained_model, options)
+        return self._audit(self.start.model, options, is_risk=self.start.favorable == "low")
 
     def compare(self, **options: Any) -> Comparison:
         """The audits of both models side by side: what changes from `audit_start` to `audit`.
@@ -325,8 +310,32 @@ class SearchResult:
         options
             Of `evenhand.audit`.
         """
-        names = ("unconstrained" if self.start is None else "your model", "alternative")
-        return compare_models(self.audit_start(**options), self.audit(**options), names)
+        before = "unconstrained" if self.start is None else "your model"
+        return compare_models({before: self.audit_start(**options), "alternative": self.audit(**options)})
+
+    def _audit(self, model: Any, options: Mapping[str, Any], *, is_risk: bool = False) -> AuditResult:
+        """Audit a model, which may score the unfavorable outcome, on the people held out or, without any, on all."""
+        from evenhand.auditing.audit import audit
+
+        people, settings = self.people, self.settings
+        labels = 1 - people.labels if is_risk else people.labels
+        columns = spelled_columns(model, people)
+
+        def part(rows: Ints) -> tuple[pd.DataFrame, Ints, Any]:
+            return people.table[columns].iloc[rows].reset_index(drop=True), labels[rows], people.group_names[rows]
+
+        searched = part(people.searched)
+        (X, y, groups), reference = (part(people.confirming), searched) if len(people.confirming) else (searched, None)
+        threshold = settings.decision_threshold
+        given = {
+            "financial_features": list(people.financial_features),
+            "decision_threshold": 1 - threshold if is_risk else threshold,
+            "consistency_threshold": settings.consistency_threshold,
+            "max_distance": settings.max_distance,
+            "random_state": settings.random_state,
+            "favorable": "low" if is_risk else None,
+        }
+        return audit(model, X, y, sensitive_features=groups, reference=reference, **{**given, **options})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data of the JSON, the page and the workbook."""
@@ -347,8 +356,8 @@ class SearchResult:
                 "reference_group": self.people.groups.names[self.people.reference_group],
                 "financial_features": list(self.people.financial_features),
             },
-            "settings": asdict(self.settings),
-            "candidates": [_record(self, candidate) for candidate in self.tried],
+            "settings": self.settings.to_dict(),
+            "candidates": [self._record(candidate) for candidate in self.tried],
             "cost_and_gain": _records(self.cost_and_gain) if has_choice else [],
             "score_gaps": _records(self.score_gaps) if has_choice else [],
             "confirmation": None if self.confirmation is None else self.confirmation.to_dict(),
@@ -358,6 +367,24 @@ class SearchResult:
             "stopping": self.stopping.to_dict(),
             "start": None if self.start is None else self.start.to_dict(),
             "limits": list(self.limits),
+        }
+
+    def _record(self, candidate: Candidate) -> dict[str, Any]:
+        k = candidate.number
+        means = {name: mean_interval(values[k], self.test_share) for name, values in self.shown.items()}
+        return {
+            "candidate": k,
+            "status": self._status(k),
+            "is_on_front": k in self.front,
+            "is_unconstrained": candidate.is_unconstrained,
+            "is_start": candidate.is_start,
+            "family": candidate.family,
+            "words": candidate.words(self.tried),
+            "parameters": dict(candidate.parameters),
+            "metrics": {name: {"value": m.value, "low": m.low, "high": m.high} for name, m in means.items()},
+            "folds": {name: values[k].tolist() for name, values in self.shown.items()},
+            "reason": self.reasons[k],
+            "warnings": list(self._warnings(k)),
         }
 
     @cached_property
@@ -370,7 +397,7 @@ class SearchResult:
     @property
     def limits(self) -> tuple[str, ...]:
         """What a reader must know before using the choice."""
-        said = [
+        texts = [
             f"The search compared {len(self.tried)} candidates and kept the best. The best of many looks better than "
             "it is: quote the honest differences, in which each fold judges a choice made without it, or those on "
             "people held out of the search.",
@@ -379,21 +406,21 @@ class SearchResult:
             "size, not that there is none.",
         ]
         if self.settings.folds < 5:
-            said.append(
+            texts.append(
                 f"With {self.settings.folds} folds, intervals have {self.settings.folds - 1} degrees of freedom."
             )
         if not len(self.people.confirming):
-            said.append("No one was held out of the search to confirm the choice; `confirmation` sets a share aside.")
+            texts.append("No one was held out of the search to confirm the choice; `confirmation` sets a share aside.")
         if self.start is not None:
-            said.append(
+            texts.append(
                 f"Your model ({self.start.kind}) is judged like every candidate: retrained in each fold with its "
                 "parameters. The audit of the model itself flatters it if it learned from the same people."
             )
-            said += self.start.notes
+            texts += self.start.notes
         failed = sorted(self.notes)
         if failed:
-            said.append(f"Candidates without metrics: {', '.join(str(name) for name in failed)}.")
-        return tuple(said)
+            texts.append(f"Candidates without metrics: {', '.join(str(name) for name in failed)}.")
+        return tuple(texts)
 
     def to_json(self, path: str | os.PathLike[str]) -> Path:
         """Write `to_dict` as JSON; NaN as null."""
@@ -444,22 +471,16 @@ class SearchResult:
         return f"SearchResult({len(self.tried)} candidates, {self.settings.folds} folds; chosen: {chosen})"
 
 
-def _record(result: SearchResult, candidate: Candidate) -> dict[str, Any]:
-    k = candidate.number
-    return {
-        "candidate": k,
-        "status": result._status(k),
-        "is_on_front": k in result.front,
-        "is_unconstrained": candidate.is_unconstrained,
-        "is_start": candidate.is_start,
-        "family": candidate.family,
-        "words": candidate.words(result.tried),
-        "parameters": dict(candidate.parameters),
-        "metrics": {name: asdict(mean_interval(v[k], result.test_share)) for name, v in result.told.items()},
-        "folds": {name: values[k].tolist() for name, values in result.told.items()},
-        "reason": result.reasons[k],
-        "warnings": list(result._warnings(k)),
-    }
+def compare_models(audits: Mapping[str, AuditResult]) -> Comparison:
+    """Audits of two models on the same people compared, within people."""
+    from evenhand.auditing.history import compare_audits
+
+    kinds = {audit.settings["attribution"] for audit in audits.values()}
+    return compare_audits(dict(audits), same_people=True, allow_different_settings=len(kinds) > 1)
+
+
+def _columns(name: str, of: Difference) -> dict[str, float]:
+    return {name: of.value, f"{name}_low": of.low, f"{name}_high": of.high}
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
@@ -468,7 +489,7 @@ def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
 
 def _reading(name: str, difference: Difference) -> str:
     """Gain or cost, in one word."""
-    direction = direction_of(name)
+    direction = metric_of(name).direction
     if not math.isfinite(difference.low):
         return "not estimated"
     if not difference.is_beyond_noise:

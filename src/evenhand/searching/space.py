@@ -1,18 +1,39 @@
-"""Which candidates a search tries: every combination of a space, or a seeded draw of them."""
+"""Which candidates a search tries: all combinations of a space or a seeded draw, and the model that it starts from."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
-from typing import Any, TypeAlias
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
+import pandas as pd
 
-from evenhand.exceptions import InvalidInputError, did_you_mean
+from evenhand.arrays import Ints
+from evenhand.exceptions import InvalidInputError, InvalidTypeError, did_you_mean
 from evenhand.inputs.fingerprints import fingerprint_plain
-from evenhand.searching.families import ESTIMATORS, FAMILY_NAMES, SPECS, FamilyName, FamilySpec, Parameters
+from evenhand.metrics.proxies import feature_strengths
+from evenhand.metrics.roc import auc
+from evenhand.models.dispatch import as_audited_model
+from evenhand.models.encoders import flat_steps
+from evenhand.models.files import load_model
+from evenhand.models.introspection import input_columns
+from evenhand.models.protocol import AuditedModel
+from evenhand.models.sklearn import is_kind, unwrapped
+from evenhand.searching.families import (
+    ESTIMATORS,
+    FAMILY_NAMES,
+    SPECS,
+    FamilyName,
+    FamilySpec,
+    Parameters,
+    spelled_as,
+)
+from evenhand.searching.people import SearchPeople
 from evenhand.system.files import json_ready
 
 Space: TypeAlias = Mapping[str, Sequence[Any]]
@@ -21,20 +42,144 @@ Drops: TypeAlias = Sequence[tuple[str, ...]]
 
 _MOST_COMBINATIONS = 5_000
 _MOST_PLAIN = 24  # unconstrained candidates of a family
+_MOST_PROXIES = 3
+_PEOPLE_TO_ORIENT = 5_000  # whose scores show whether high scores are good
+_LEAST_AUC = 0.02  # beyond 0.5, to be sure
 
 
-@dataclass(frozen=True)
-class StartingPoint:
-    """The family and the parameters of a model that a search starts from.
+@dataclass(frozen=True, eq=False)
+class Start:
+    """A model that a search starts from.
 
     Attributes
     ----------
+    model
+        The model as given, or as read from its file.
     family, parameters
-        Its family, and all of its parameters; ``drop`` is the columns of the table that it does not see.
+        Its family, and all parameters with which it is retrained in every fold as a candidate; ``drop`` is the columns
+        of the table that it does not see.
+    kind
+        What it is, in words.
+    favorable
+        ``"low"`` if its score is a risk; candidates always score the favorable outcome.
+    notes
+        What could not be read, or what candidates do differently.
+    warnings
+        What makes the retrained model different from yours.
     """
 
+    model: Any
     family: FamilyName
     parameters: Parameters
+    kind: str
+    favorable: Literal["high", "low"]
+    notes: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {
+            "kind": self.kind,
+            "family": self.family,
+            "favorable": self.favorable,
+            "monotone": dict(self.parameters.get("monotone") or {}),
+            "not_seen": list(self.parameters["drop"]),
+            "notes": list(self.notes),
+        }
+
+
+def read_start(given: Any, people: SearchPeople) -> Start:
+    """A fitted model, or the file of one, as a starting point.
+
+    Raises
+    ------
+    InvalidTypeError
+        If it does not belong to a family that can be searched.
+    InvalidInputError
+        If the people lack columns that it takes, or its scores do not show whether high ones are good.
+    ModelFileError
+        If its file cannot be read.
+    """
+    model, text = given, ""
+    if isinstance(given, (str, os.PathLike)):
+        model = load_model(given)
+        text = Path(given).read_text(encoding="utf-8") if Path(given).suffix in (".txt", ".json") else ""
+    readings = ((family, family.read(model, text)) for family in ESTIMATORS.values())
+    family, reading = next((pair for pair in readings if pair[1] is not None), (None, None))
+    if family is None or reading is None:
+        raise InvalidTypeError(
+            "`start` must be a fitted model of XGBoost, LightGBM, HistGradientBoostingClassifier or "
+            f"LogisticRegression, alone or in a pipeline, a scorecard, or a file of one; got {type(model).__name__}."
+        )
+    columns = people.columns
+    seen = spelled_columns(model, people)
+    if input_columns(model) is None:
+        encoder = as_audited_model(model, table=people.table).encoder  # a Booster has a different way to name them
+        seen = columns if encoder is None else encoder.names
+    absent = [name for name in seen if name not in columns]
+    if absent:
+        raise InvalidInputError(f"`start` takes columns that the people do not have: {absent}.")
+    unseen = [name for name in people.financial_features if name not in seen]
+    if unseen:
+        raise InvalidInputError(
+            f"`start` does not take {unseen}, on which people are matched: an audit needs a model that does. Match on "
+            "others."
+        )
+    audited = as_audited_model(model, table=people.table[seen])
+    favorable = _favorable(audited, people.table[seen], people.labels)
+    # Monotone constraints by the table's columns, from names or positions of the model's inputs.
+    source = range(len(seen)) if audited.encoder is None else audited.encoder.join_matrix.argmax(axis=1)
+    signs = {seen[source[name]] if isinstance(name, int) else name: sign for name, sign in reading.signs.items()}
+    parameters = {**family.spec.plain, **family.usual, **reading.parameters, "seed": 0}
+    notes = reading.notes
+    if favorable == "low":
+        signs = {name: -sign for name, sign in signs.items()}
+        if "scale_pos_weight" in parameters:
+            parameters["scale_pos_weight"] = 1 / parameters["scale_pos_weight"]
+        notes += ("Your model scores the unfavorable outcome; candidates score the favorable one.",)
+    parameters |= {"drop": tuple(name for name in columns if name not in seen)}
+    parameters |= {"monotone": signs} if family.takes_monotone else {}
+    plain = unwrapped(model)
+    steps = [type(step).__name__ for _, step in flat_steps(plain)][:-1] if is_kind(plain, "Pipeline") else []
+    warnings = (
+        f"The search prepares columns in its own way: the steps of your pipeline before its classifier "
+        f"({', '.join(steps)}) are replaced, so the retrained model may score people differently.",
+    )
+    return Start(model, family.name, parameters, audited.kind, favorable, notes, warnings if steps else ())
+
+
+def spelled_columns(model: Any, people: SearchPeople) -> list[str]:
+    """Columns that a model takes, as the table spells them; all columns if the model does not name any."""
+    seen = input_columns(model)
+    return people.columns if seen is None else spelled_as(people.columns, seen)
+
+
+def _favorable(audited: AuditedModel, table: pd.DataFrame, labels: Ints) -> Literal["high", "low"]:
+    """Whether high or low scores are good, by the outcomes of people with high scores."""
+    rows = np.random.default_rng(0).permutation(len(table))[:_PEOPLE_TO_ORIENT]
+    scores = audited.margin(audited.encode(table.iloc[rows].reset_index(drop=True))).double().cpu().numpy()
+    area = auc(labels[rows], scores)
+    if not abs(area - 0.5) > _LEAST_AUC:
+        raise InvalidInputError(
+            f"`start` has an AUC of {area:.3f} on these people, which does not show whether high scores are good or "
+            "bad. Check that it is a model of this outcome."
+        )
+    return "high" if area > 0.5 else "low"
+
+
+def proxy_drops(people: SearchPeople) -> Drops:
+    """Each of the three columns that alone predict the group best, and the three together.
+
+    Columns on which people are matched are never dropped.
+    """
+    columns = [name for name in people.table.columns if name not in people.financial_features]
+    if not columns:
+        return ()
+    table = people.table[columns].iloc[people.searched].reset_index(drop=True)
+    strengths = feature_strengths(table, people.groups.codes[people.searched])
+    best = [strength.feature for strength in strengths[:_MOST_PROXIES] if strength.auc == strength.auc]
+    together = [tuple(best)] if len(best) > 1 else []
+    return [*((name,) for name in best), *together]
 
 
 @dataclass(frozen=True)
@@ -126,7 +271,7 @@ def candidates_of(
     random_state: int,
     *,
     drops: Drops = (),
-    start: StartingPoint | None = None,
+    start: Start | None = None,
 ) -> tuple[Candidate, ...]:
     """The candidates of a search: the unconstrained ones first, then the others in random order.
 
@@ -212,7 +357,7 @@ def _by_family(
     return [(names[0], space)]  # type: ignore[list-item]
 
 
-def _anchored(spec: FamilySpec, start: StartingPoint | None) -> FamilySpec:
+def _anchored(spec: FamilySpec, start: Start | None) -> FamilySpec:
     """The family with the starting model's parameters as defaults; a different family takes only its columns."""
     if start is None:
         return spec
@@ -226,22 +371,22 @@ def _anchored(spec: FamilySpec, start: StartingPoint | None) -> FamilySpec:
     kept = start.parameters if spec.name == start.family else {"drop": start.parameters["drop"]}
     if spec.name != start.family and "monotone" in spec.defaults:
         kept = {**kept, "monotone": start.parameters.get("monotone", ())}
-    return FamilySpec(spec.name, spec.words, {**spec.defaults, **kept}, spec.space, spec.plain, spec.unused)
+    return replace(spec, defaults={**spec.defaults, **kept})
 
 
-def _tried(spec: FamilySpec, drops: Drops, start: StartingPoint | None) -> Space:
+def _tried(spec: FamilySpec, drops: Drops, start: Start | None) -> Space:
     """The space of a family if none is given."""
     if spec.name == "network":
         return spec.space
     absent = tuple(spec.defaults["drop"])
     space = {**spec.space, "drop": [absent, *(tuple(dict.fromkeys((*absent, *more))) for more in drops)]}
     if start is not None and spec.name == start.family:
-        around = ESTIMATORS[spec.name].around(start.parameters)
-        return {"repair": space["repair"], "drop": space["drop"], **around}
+        near = {name: around(start.parameters[name]) for name, around in ESTIMATORS[spec.name].near.items()}
+        return {"repair": space["repair"], "drop": space["drop"], **near}
     return space
 
 
-def _with_absent(space: Space, start: StartingPoint | None) -> Space:
+def _with_absent(space: Space, start: Start | None) -> Space:
     """A given space, in which every candidate drops the columns that the starting model does not see."""
     if start is None or "drop" not in space:
         return space

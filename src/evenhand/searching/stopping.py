@@ -20,7 +20,7 @@ An anytime-valid bound on what further retraining could gain is the idea of Hays
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -30,14 +30,17 @@ from scipy import optimize
 
 from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
-from evenhand.searching.choice import ChoiceRule, Metrics
-from evenhand.searching.metrics import direction_of
-from evenhand.searching.space import Candidate
+from evenhand.searching.choice import ChoiceRule
+from evenhand.searching.metrics import Metrics, metric_of
+from evenhand.searching.options import SearchOptions
 
 FIRST_DRAW = 10
 """Draws before the first bound."""
 HORIZON = 10_000
 """Draws up to which bounds hold at every moment; after more, the share stays at its value here."""
+
+FURTHER = (1, 10, 100)
+"""Numbers of further draws whose gain is reported."""
 
 _STEP = 1.02  # between the moments at which the boundary falls
 
@@ -117,26 +120,13 @@ def gain_bounds(
     if np.isnan(draws).any() or (draws < floor).any() or not incumbent >= floor:
         raise InvalidInputError(f"Values of draws must be numbers not below the floor, {floor:g}.")
     moments = range(FIRST_DRAW, len(draws) + 1) if at is None else [t for t in at if FIRST_DRAW <= t <= len(draws)]
-    starts, boundary = _boundary(delta)
+    starts, boundary = uniform_boundary(delta)
     best = np.minimum(np.minimum.accumulate(draws), incumbent)
     shares = boundary[np.searchsorted(starts, moments, side="right") - 1]
     return tuple(
         GainBound(t, float(best[t - 1]), float(share), float(best[t - 1]) - floor)
         for t, share in zip(moments, shares, strict=True)
     )
-
-
-def uniform_boundary(delta: float) -> tuple[Ints, Floats]:
-    """Moments, and the boundary from each to the next, that the least of uniform draws ever exceeds with chance delta.
-
-    Examples
-    --------
-    >>> moments, boundary = uniform_boundary(0.05)
-    >>> round(crossing_probability(moments, boundary), 6)
-    0.05
-    """
-    moments, boundary = _boundary(delta)
-    return moments.copy(), boundary.copy()
 
 
 def crossing_probability(moments: Ints, boundary: Floats) -> float:
@@ -160,7 +150,15 @@ def crossing_probability(moments: Ints, boundary: Floats) -> float:
 
 
 @cache
-def _boundary(delta: float) -> tuple[Ints, Floats]:
+def uniform_boundary(delta: float) -> tuple[Ints, Floats]:
+    """Moments, and the boundary from each to the next, that the least of uniform draws ever exceeds with chance delta.
+
+    Examples
+    --------
+    >>> moments, boundary = uniform_boundary(0.05)
+    >>> round(crossing_probability(moments, boundary), 6)
+    0.05
+    """
     n = int(np.ceil(np.log(HORIZON / FIRST_DRAW) / np.log(_STEP)))
     moments = np.unique(np.minimum(np.round(FIRST_DRAW * _STEP ** np.arange(n + 1)), HORIZON).astype(np.int64))
 
@@ -173,59 +171,14 @@ def _boundary(delta: float) -> tuple[Ints, Floats]:
     return moments, boundary(float(level))
 
 
-FURTHER = (1, 10, 100)
-"""Numbers of further draws whose gain is reported."""
-
-_ROUND = 20  # draws between two looks at the bound
-
-
-@dataclass(frozen=True)
-class StopRule:
-    """When a search may stop.
-
-    Attributes
-    ----------
-    gain
-        Stop once one further candidate gains at most this in expectation; None to try all.
-    delta
-        Probability that the bound on the gain is wrong at any moment.
-    floor
-        The best possible value of what is minimized; None for 0 (1 if more is better).
-    """
-
-    gain: float | None = None
-    delta: float = 0.05
-    floor: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.gain is not None and not self.gain > 0:
-            raise InvalidInputError(f"`stop_gain` must be above 0, got {self.gain!r}.")
-        if not 0 < self.delta < 1:
-            raise InvalidInputError(f"`stop_delta` must be between 0 and 1, got {self.delta!r}.")
-
-    def rounds(self, candidates: Sequence[Candidate]) -> Iterator[tuple[Candidate, ...]]:
-        """Candidates to try before the next look at the bound: all, or the unconstrained ones and a round more."""
-        if self.gain is None:
-            yield tuple(candidates)
-            return
-        n_plain = sum(candidate.is_unconstrained for candidate in candidates)
-        yield tuple(candidates[:n_plain])
-        for start in range(n_plain, len(candidates), _ROUND):
-            yield tuple(candidates[start : start + _ROUND])
-
-    def is_reached(self, stopping: Stopping) -> bool:
-        """Whether the search may stop."""
-        return self.gain is not None and bool(stopping.bounds) and stopping.bounds[-1].gain() <= self.gain
-
-
 @dataclass(frozen=True)
 class Stopping:
     """What is known about candidates that were not tried.
 
     Attributes
     ----------
-    rule
-        When the search may stop.
+    stop_gain, delta
+        When the search may stop, and the probability that a bound is wrong; see `SearchOptions`.
     bounds
         Bounds after some of the draws, from the tenth on; empty if there were fewer.
     n_draws, n_left
@@ -236,7 +189,8 @@ class Stopping:
         The least value of what is minimized, as the search counts it, that was assumed possible.
     """
 
-    rule: StopRule
+    stop_gain: float | None
+    delta: float
     bounds: tuple[GainBound, ...]
     n_draws: int
     n_left: int
@@ -244,22 +198,32 @@ class Stopping:
     floor: float
 
     @classmethod
-    def of(cls, rule: StopRule, choice: ChoiceRule, metrics: Metrics, n_left: int, *, is_whole_space: bool) -> Stopping:
+    def of(
+        cls, options: SearchOptions, choice: ChoiceRule, metrics: Metrics, n_left: int, *, is_whole_space: bool
+    ) -> Stopping:
         """Bounds after candidates in the order in which they were drawn, the unconstrained ones first."""
         values, is_plain = choice.draws(metrics), choice.is_unconstrained
         incumbent = float(choice.goal(metrics[choice.minimize].mean(1))[choice.unconstrained(metrics)])
         incumbent = min(incumbent, *values[is_plain]) if np.isfinite(incumbent) else float(np.min(values[is_plain]))
         draws = values[~is_plain]
-        floor = _floor(choice.minimize, rule.floor)
+        # What is minimized is the negative of a metric of which more is better.
+        is_negated = metric_of(choice.minimize).direction > 0
+        best_possible = float(is_negated) if options.stop_floor is None else options.stop_floor
+        floor = -best_possible if is_negated else best_possible
         lowest = min(incumbent, *draws) if len(draws) else incumbent
         if lowest < floor:
             raise InvalidInputError(
-                f"`stop_floor` is {rule.floor:g}, the best possible {choice.minimize}, but a candidate has "
+                f"`stop_floor` is {options.stop_floor:g}, the best possible {choice.minimize}, but a candidate has "
                 f"{abs(lowest):.4g}."
             )
         moments = np.unique(np.geomspace(FIRST_DRAW, max(FIRST_DRAW, len(draws)), 60).round().astype(int)).tolist()
-        bounds = gain_bounds(draws, incumbent=incumbent, floor=floor, delta=rule.delta, at=moments)
-        return cls(rule, bounds, len(draws), n_left, is_whole_space, floor)
+        bounds = gain_bounds(draws, incumbent=incumbent, floor=floor, delta=options.stop_delta, at=moments)
+        return cls(options.stop_gain, options.stop_delta, bounds, len(draws), n_left, is_whole_space, floor)
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the search may stop."""
+        return self.stop_gain is not None and bool(self.bounds) and self.bounds[-1].gain() <= self.stop_gain
 
     @property
     def assumptions(self) -> tuple[str, ...]:
@@ -272,7 +236,7 @@ class Stopping:
             "unconstrained candidate.",
             f"No candidate can have a value better than {abs(self.floor):g}.",
             f"The bound holds after every draw up to {HORIZON:,} at once, with a probability of at least "
-            f"{1 - self.rule.delta:g}.",
+            f"{1 - self.delta:g}.",
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -281,21 +245,17 @@ class Stopping:
             "n_draws": self.n_draws,
             "n_left": self.n_left,
             "is_whole_space": self.is_whole_space,
-            "stop_gain": self.rule.gain,
-            "delta": self.rule.delta,
+            "stop_gain": self.stop_gain,
+            "delta": self.delta,
             "floor": abs(self.floor),
-            "bounds": [_record(bound) for bound in self.bounds],
+            "bounds": [
+                {
+                    "n_draws": bound.n_draws,
+                    "best": abs(bound.best),
+                    "share_better": bound.share,
+                    **{f"gain_of_{n}": bound.gain(n) for n in FURTHER},
+                }
+                for bound in self.bounds
+            ],
             "assumptions": list(self.assumptions),
         }
-
-
-def _record(bound: GainBound) -> Mapping[str, Any]:
-    gains = {f"gain_of_{n}": bound.gain(n) for n in FURTHER}
-    return {"n_draws": bound.n_draws, "best": abs(bound.best), "share_better": bound.share, **gains}
-
-
-def _floor(metric: str, given: float | None) -> float:
-    """The best possible value of what is minimized, negated if more of the metric is better."""
-    if direction_of(metric) > 0:
-        return -1.0 if given is None else -given
-    return 0.0 if given is None else given

@@ -1,10 +1,15 @@
+"""The options of a search: what decisions are worth, and keywords that moved into them."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
+import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.searching.metrics import Payoff
+from evenhand.searching.options import Payoff
+
+from .conftest import QUICK
 
 
 def test_profit_is_the_confusion_matrix_times_the_payoffs():
@@ -41,3 +46,28 @@ def test_payoffs_are_read_from_words_and_mappings(given):
 def test_payoffs_that_cannot_be_read_are_refused(given, message):
     with pytest.raises(InvalidInputError, match=message):
         Payoff.of(given)
+
+
+def test_old_keywords_give_the_same_search_and_say_where_they_moved(given, quick):
+    with pytest.warns(FutureWarning, match=r"`eh.search\(.*folds=.*\)` is now `options=SearchOptions\(") as warned:
+        result = eh.search(**given, space=QUICK, keep=[])
+    assert len(warned) == 1
+    np.testing.assert_array_equal(result.metrics["auc"], quick.metrics["auc"])
+    assert result.settings == quick.settings
+    with pytest.raises(TypeError, match=r"eh\.search has no parameter 'minimise'. Did you mean 'minimize'"):
+        eh.search(**given, minimise="auc")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"n_jobs": 0}, "`n_jobs` must be a whole number of at least 1, got 0"),
+        ({"folds": 2.5}, "`folds` must be a whole number of at least 2, got 2.5"),
+        ({"payoff": "approve_good"}, "`payoff` reads like"),
+        ({"stop_gain": 0.0}, "`stop_gain` must be above 0"),
+        ({"stop_delta": 1.5}, "`stop_delta` must be between 0 and 1"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(InvalidInputError, match=message):
+        eh.SearchOptions(**options)

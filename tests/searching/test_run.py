@@ -1,3 +1,5 @@
+"""Whole searches of networks."""
+
 from __future__ import annotations
 
 import json
@@ -8,21 +10,18 @@ import pytest
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching import candidates as networks
-from evenhand.searching import search
-from evenhand.searching.metrics import DIRECTIONS
+from evenhand.searching.metrics import METRICS
 from evenhand.training import TrainingDivergedError
 
-from .conftest import SPACE
+from .conftest import QUICK, search
 
 pytestmark = pytest.mark.integration  # whole searches are trained
-
-QUICK = {"cec_weight": [1.0], "learning_rate": [3e-3], "epochs": [1, 2], "hidden": [(8,)]}
 
 
 def test_every_candidate_is_judged_in_every_fold(result):
     # 2 unconstrained; of weight 0 with odds, 2 objectives; of weight 3, 2 objectives x 2 weights x 2 epochs.
     assert len(result.tried) == 2 + 4 + 8
-    for name in set(DIRECTIONS) - {"profit"}:
+    for name in set(METRICS) - {"profit"}:
         assert result.metrics[name].shape == (14, 3)
         assert np.isfinite(result.metrics[name]).all()
     assert not result.notes
@@ -44,7 +43,7 @@ def test_cost_and_gain_are_differences_on_the_same_folds(result):
     assert table.loc["reasoning_gap", "difference"] == pytest.approx((mine - theirs).mean())
     assert table.loc["reasoning_gap", "difference"] < 0
     approvals = {f"approval_rate[{name}]" for name in result.people.groups.names}
-    assert set(table.index) == set(DIRECTIONS) - {"profit"} | approvals
+    assert set(table.index) == set(METRICS) - {"profit"} | approvals
     assert np.isfinite(table["confirmed_chosen"]).all()
 
 
@@ -76,8 +75,9 @@ def test_a_grid_has_the_numbers_of_a_heatmap(result):
 
 def test_a_stopped_search_goes_on_and_ends_the_same(given, tmp_path, monkeypatch):
     monkeypatch.setitem(networks._MEMBERS_PER_BLOCK, "cpu", 3)  # one candidate's folds a block
-    whole = search(**given, space=SPACE, keep=[])
-    run, done = networks.NetworkFamily.run, []
+    space = {**QUICK, "cec_weight": [0.3, 1.0, 3.0]}
+    whole = search(**given, space=space, keep=[])
+    run, done = networks.NetworkRuns.run, []
 
     def stop_in_the_third(self, block):
         done.append(block)
@@ -85,11 +85,11 @@ def test_a_stopped_search_goes_on_and_ends_the_same(given, tmp_path, monkeypatch
             raise KeyboardInterrupt
         return run(self, block)
 
-    monkeypatch.setattr(networks.NetworkFamily, "run", stop_in_the_third)
+    monkeypatch.setattr(networks.NetworkRuns, "run", stop_in_the_third)
     with pytest.raises(KeyboardInterrupt):
-        search(**given, space=SPACE, keep=[], checkpoint=tmp_path)
+        search(**given, space=space, keep=[], checkpoint=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2
-    again = search(**given, space=SPACE, keep=[], checkpoint=tmp_path)
+    again = search(**given, space=space, keep=[], checkpoint=tmp_path)
     n_blocks = len(list(tmp_path.iterdir()))
     assert len(done) == 1 + n_blocks  # the interrupted block was run twice, those kept were not run again
     for name, values in whole.metrics.items():
@@ -103,30 +103,30 @@ def test_blocks_of_other_people_or_settings_are_not_taken(given, tmp_path):
     search(**{**given, "y": 1 - given["y"]}, space=QUICK, keep=[], checkpoint=tmp_path)
     search(**given, space=QUICK, keep=[], checkpoint=tmp_path, consistency_threshold=0.2)
     assert len(list(tmp_path.iterdir())) == 3 * n_files
+    search(**given, space=QUICK, keep=[], checkpoint=tmp_path, alternatives=2, n_jobs=1)  # the same models
+    assert len(list(tmp_path.iterdir())) == 3 * n_files
 
 
-def test_epochs_of_one_training_are_the_models_trained_so_long(given):
-    both = search(**given, space=QUICK, keep=[])
-    alone = search(**given, space={**QUICK, "epochs": [1]}, keep=[])
+def test_epochs_of_one_training_are_the_models_trained_so_long(given, quick):
+    both = search(**given, space={**QUICK, "epochs": [1, 2]}, keep=[])
     short = [c.number for c in both.tried if c.parameters["epochs"] == 1]
-    np.testing.assert_allclose(both.metrics["auc"][short], alone.metrics["auc"], atol=1e-6)
+    np.testing.assert_allclose(both.metrics["auc"][short], quick.metrics["auc"], atol=1e-6)
 
 
-def test_seeds_are_averaged(given):
-    one, two = (search(**given, space=QUICK, keep=[], seeds=n) for n in (1, 2))
-    assert not np.allclose(one.metrics["auc"], two.metrics["auc"])
-    assert two.metrics["auc"].shape == one.metrics["auc"].shape
+def test_seeds_are_averaged(given, quick):
+    two = search(**given, space=QUICK, keep=[], seeds=2)
+    assert not np.allclose(quick.metrics["auc"], two.metrics["auc"])
+    assert two.metrics["auc"].shape == quick.metrics["auc"].shape
 
 
-def test_seeds_of_the_space_are_draws(given):
-    once = search(**given, space={**QUICK, "epochs": [1]}, keep=[])
-    found = search(**given, space={**QUICK, "epochs": [1], "seed": [0, 1, 2]}, keep=[])
+def test_seeds_of_the_space_are_draws(given, quick):
+    found = search(**given, space={**QUICK, "seed": [0, 1, 2]}, keep=[])
     assert [c.seed for c in found.tried if c.is_unconstrained] == [0, 1, 2]
     assert sorted(c.seed for c in found.tried if not c.is_unconstrained) == [0, 1, 2]
     assert found.stopping.n_draws == 3
-    for alone in once.tried:
+    for alone in quick.tried:
         (same,) = [c.number for c in found.tried if c.key == alone.key]
-        np.testing.assert_allclose(found.metrics["auc"][same], once.metrics["auc"][alone.number], atol=1e-6)
+        np.testing.assert_allclose(found.metrics["auc"][same], quick.metrics["auc"][alone.number], atol=1e-6)
     assert len(np.unique(found.metrics["reasoning_gap"].mean(1).round(8))) == 6
     assert found.best_model.random_state == found.tried[found.chosen].seed
     with pytest.raises(InvalidInputError, match=r"`seeds` averages over 2 seeds and `space\['seed'\]` searches"):
@@ -134,9 +134,9 @@ def test_seeds_of_the_space_are_draws(given):
 
 
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
-def test_every_objective_can_be_minimized_with_three_groups(given):
-    groups = np.array(["a", "b", "c"])[np.arange(400) % 3]
-    asked = {**given, "sensitive_features": groups, "confirmation": 0.3, "folds": 2, "family": "trees"}
+def test_every_objective_can_be_minimized_with_three_groups(given, tmp_path):
+    groups = np.array(["a", "b", "c"])[np.arange(len(given["y"])) % 3]
+    asked = {**given, "sensitive_features": groups, "folds": 2, "family": "trees", "checkpoint": tmp_path}
     asked["space"] = {"max_leaf_nodes": [4], "max_iter": [8], "drop": [(), ("group",), ("other",)]}
     columns = [*given["X"].columns]
     for minimize in (
@@ -169,7 +169,7 @@ def test_a_candidate_that_diverges_is_noted_and_the_others_are_judged(given, mon
         return train(data, settings, *rest, **more)
 
     monkeypatch.setattr(networks, "train_stack", diverging)
-    result = search(**given, space={**QUICK, "learning_rate": [3e-3, 5.0]}, keep=[])
+    result = search(**given, space={**QUICK, "learning_rate": [3e-3, 5.0], "epochs": [1, 2]}, keep=[])
     failed = [c.number for c in result.tried if c.parameters["learning_rate"] == 5.0]
     assert sorted(result.notes) == failed
     assert result.candidates.loc[failed, "status"].tolist() == ["failed"] * len(failed)
@@ -183,7 +183,7 @@ def test_a_candidate_that_diverges_is_noted_and_the_others_are_judged(given, mon
 def test_where_no_candidate_meets_the_constraints_the_best_model_is_refused(given):
     result = search(**given, space=QUICK, keep=["auc >= 0.9999"])
     assert result.chosen is None
-    with pytest.raises(InvalidInputError, match=r"None of the 4 candidates meets the constraints \['auc >= 0.9999'\]"):
+    with pytest.raises(InvalidInputError, match=r"None of the 2 candidates meets the constraints \['auc >= 0.9999'\]"):
         result.best_model  # noqa: B018 - a property
     assert result.to_dict()["cost_and_gain"] == []
 
@@ -200,7 +200,7 @@ def test_where_no_candidate_meets_the_constraints_the_best_model_is_refused(give
         ({"minimize": "score_gap[incme]"}, r"names an unknown column: 'incme'. Did you mean 'income'\?"),
         ({"decision_threshold": 1.0}, "`decision_threshold` must be between 0 and 1, got 1.0"),
         ({"confirmation": 1.0}, "`confirmation` must be a share of at least 0 and below 1, got 1.0"),
-        ({"folds": 1}, "`n_folds` must be at least 2"),
+        ({"folds": 1}, "`folds` must be a whole number of at least 2, got 1"),
         ({"device": "abacus"}, '`device` must be "auto", "cpu" or "cuda", got \'abacus\''),
         (
             {"financial_features": ["incme"]},

@@ -1,7 +1,8 @@
-"""A search that was killed goes on and ends with the same file as one that was not."""
+"""Finished blocks on disk: a search that was killed goes on and ends with the same file as one that was not."""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -10,7 +11,36 @@ import time
 
 import pytest
 
-pytestmark = pytest.mark.integration  # processes are started
+from evenhand.exceptions import DataFileError
+from evenhand.searching.candidates import BlockStore, Scored
+
+
+def test_a_block_comes_back_as_it_was_written(tmp_path):
+    store = BlockStore(tmp_path, "run")
+    rows = [Scored("a", 0, 1, {"auc": 0.1 + 0.2, "air": math.nan}), Scored("b", 1, 0, {}, "training diverged")]
+    store.write("first", rows)
+    found = BlockStore(tmp_path, "run").read("first")
+    assert found[0].metrics["auc"] == 0.1 + 0.2
+    assert math.isnan(found[0].metrics["air"])
+    assert found[1] == rows[1]
+
+
+def test_blocks_of_other_runs_and_no_folder_are_left_alone(tmp_path):
+    BlockStore(tmp_path, "run").write("first", [])
+    assert BlockStore(tmp_path, "other").read("first") is None
+    nowhere = BlockStore(None, "run")
+    nowhere.write("first", [])
+    assert nowhere.read("first") is None
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"format": "other", "run": "run", "block": "first", "results": []}'])
+def test_a_file_that_is_no_block_is_refused(tmp_path, content):
+    store = BlockStore(tmp_path, "run")
+    store.write("first", [])
+    next(tmp_path.iterdir()).write_text(content)
+    with pytest.raises(DataFileError, match="is not a block of this search"):
+        store.read("first")
+
 
 SEARCH = """
 import sys
@@ -19,7 +49,8 @@ data = eh.load_dataset("synthetic", n=600)
 space = {"xgboost": {"n_estimators": [10], "max_depth": [1, 2, 3, 4], "repair": ["none", "reweighing"]},
          "scorecard": {"n_bins": [2, 3]}}
 found = eh.search(data.X, data.y, sensitive_features=data.group, financial_features=data.financial_features,
-                  family=("xgboost", "scorecard"), space=space, folds=2, keep=[], checkpoint=sys.argv[1], n_jobs=2)
+                  family=("xgboost", "scorecard"), space=space, keep=[], checkpoint=sys.argv[1],
+                  options=eh.SearchOptions(folds=2, n_jobs=2))
 found.to_json(sys.argv[2])
 """
 
@@ -28,6 +59,7 @@ def started(folder, out):
     return subprocess.Popen([sys.executable, "-c", SEARCH, str(folder), str(out)], start_new_session=True)
 
 
+@pytest.mark.slow  # three processes are started
 def test_a_killed_search_ends_with_the_same_file(tmp_path):
     pytest.importorskip("xgboost")
     whole, again = tmp_path / "whole.json", tmp_path / "again.json"

@@ -1,0 +1,1008 @@
+"""Families of candidates: networks, boosted trees of three libraries, logistic regressions and scorecards.
+
+A family knows its parameters and its default search space, how a fitted model of it was trained, how it is fitted and
+how it is saved. Models learn from a table of people, who can be repaired first, and never need the group to decide.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeAlias, get_args
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import FeatureUnion, Pipeline, make_pipeline
+from sklearn.preprocessing import KBinsDiscretizer, OneHotEncoder, OrdinalEncoder, StandardScaler
+from threadpoolctl import threadpool_limits
+
+from evenhand.arrays import Floats, Ints
+from evenhand.exceptions import InvalidInputError, did_you_mean, first_line
+from evenhand.inputs.validation import check_columns, is_number_column, text_columns
+from evenhand.models.dispatch import as_audited_model
+from evenhand.models.encoders import flat_steps
+from evenhand.models.protocol import AuditedModel
+from evenhand.models.sklearn import binned_columns, is_kind, is_scorecard, unwrapped
+from evenhand.models.trees.ensemble import CATEGORY_SET, TreeEnsemble, levels
+from evenhand.models.trees.libraries import tree_library
+from evenhand.report.formatting import listed
+from evenhand.system.files import write_atomically, write_text
+from evenhand.system.libraries import optional_module
+from evenhand.system.threads import one_thread_each
+from evenhand.training import repairs as fairshap
+from evenhand.training.repairs import reweighing
+
+FamilyName = Literal["network", "trees", "xgboost", "lightgbm", "logistic", "scorecard"]
+FAMILY_NAMES: tuple[str, ...] = get_args(FamilyName)
+
+Parameters: TypeAlias = Mapping[str, Any]
+
+_OF_SEARCH = ("drop", "monotone", "repair", "seed")
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """People that a model learns from.
+
+    Attributes
+    ----------
+    X, y
+        Their table and labels.
+    group
+        Codes of their groups; no model sees them.
+    financial
+        Columns on which people are matched.
+    weight
+        The weight of each person; None for equal weights.
+    """
+
+    X: pd.DataFrame
+    y: Ints
+    group: Ints
+    financial: tuple[str, ...] = ()
+    weight: Floats | None = None
+
+
+def _by_fairshap(training: Training, columns: Sequence[str]) -> Training:
+    """People with the values that, to boosted trees, set them apart from their matches replaced by the matches'."""
+    seen = training.X[list(columns)]
+    coded = np.column_stack([_coded(seen[name]) for name in columns])
+    changes = fairshap.repaired(
+        coded,
+        training.y,
+        training.group,
+        fit=_fit_trees,
+        finances=training.X[list(training.financial)],
+        is_financial=np.isin(list(columns), training.financial),
+    )
+    changed = {name: _decoded(seen[name], changes.features[:, j]) for j, name in enumerate(columns)}
+    return replace(training, X=training.X.assign(**changed))
+
+
+def _fit_trees(rows: NDArray[np.floating], labels: Ints) -> AuditedModel:
+    with threadpool_limits(1, user_api="openmp"):
+        return as_audited_model(HistGradientBoostingClassifier(max_iter=50, random_state=0).fit(rows, labels))
+
+
+def _coded(column: pd.Series[Any]) -> Floats:
+    """A column as numbers: categories by their position, missing values as NaN."""
+    if is_number_column(column) or column.dtype == bool:
+        return column.to_numpy(dtype=np.float64, na_value=np.nan)
+    codes = column.astype("category").cat.codes.to_numpy(dtype=np.float64)
+    return np.where(codes < 0, np.nan, codes)
+
+
+def _decoded(column: pd.Series[Any], values: NDArray[np.floating]) -> pd.Series[Any]:
+    """Numbers of `_coded` as a column of the same kind."""
+    if is_number_column(column):
+        return pd.Series(values, index=column.index)
+    if column.dtype == bool:
+        return pd.Series(values == 1, index=column.index)
+    codes = np.where(np.isnan(values), -1, values).astype(np.int64)
+    kind: Any = column.astype("category").dtype
+    return pd.Series(pd.Categorical.from_codes(codes, dtype=kind), index=column.index)
+
+
+_REPAIRS: dict[str, Callable[[Training, Sequence[str]], Training]] = {
+    "none": lambda training, columns: training,
+    "reweighing": lambda training, columns: replace(
+        training, weight=reweighing(training.y, training.group, training.weight)
+    ),
+    "fairshap": _by_fairshap,
+}
+REPAIRS = tuple(_REPAIRS)
+"""Names of repairs: none; weights under which label and group are independent (Kamiran and Calders, 2012); values
+replaced by those of a match in a different group (`training.fairshap`)."""
+QUICK_REPAIRS = ("none", "reweighing")
+"""The fast repairs, which are tried if no space is given."""
+
+
+def repaired(name: str, training: Training, columns: Sequence[str]) -> Training:
+    """The training people after a repair.
+
+    Parameters
+    ----------
+    name
+        One of `REPAIRS`.
+    training, columns
+        The people, and the columns that the model will see.
+
+    Raises
+    ------
+    InvalidInputError
+        If the repair is unknown, or cannot be made on these people.
+
+    Examples
+    --------
+    >>> people = Training(pd.DataFrame({"x": range(4)}), np.array([1, 1, 0, 1]), np.array([0, 0, 0, 1]))
+    >>> repaired("none", people, ["x"]) is people
+    True
+    """
+    if name not in _REPAIRS:
+        raise InvalidInputError(f"`repair` must be one of {list(REPAIRS)}, got {name!r}.{did_you_mean(name, REPAIRS)}")
+    return _REPAIRS[name](training, columns)
+
+
+@contextmanager
+def held_to_one_thread() -> Iterator[None]:
+    """Keep BLAS and torch on one thread, and scikit-learn from warning that a column has fewer bins than requested.
+
+    Use this around all threads that fit models, because these settings apply to the whole process. How a matrix product
+    is split among threads decides its last digits.
+    """
+    with one_thread_each(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Bins whose width are too small", category=UserWarning)
+        yield
+
+
+def _fitted(model: Any, X: pd.DataFrame, training: Training, weight_name: str = "sample_weight") -> Any:
+    """A model fitted on people, with one thread of OpenMP; see `held_to_one_thread` for the other libraries.
+
+    Parameters
+    ----------
+    model
+        An unfitted model.
+    X, training
+        The table that the model sees; labels and weights.
+    weight_name
+        What `fit` calls the weights.
+
+    Raises
+    ------
+    InvalidInputError
+        If the library refuses parameters or people.
+    """
+    given = {} if training.weight is None else {weight_name: training.weight}
+    try:
+        with threadpool_limits(1, user_api="openmp"):
+            return model.fit(X, training.y, **given)
+    except (ValueError, TypeError, RuntimeError) as error:
+        last = getattr(model, "steps", [("", model)])[-1][1]
+        raise InvalidInputError(f"{type(last).__name__} cannot be fitted: {first_line(error)}.") from error
+
+
+_FEWEST_SPLITS = 10  # by chance alone, that many splits all go one way in one of 500 columns
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a model was trained, as far as the model shows it.
+
+    Attributes
+    ----------
+    parameters
+        Parameters of the library's class.
+    signs
+        Its monotone directions, by the name or the position of an input.
+    notes
+        Sentences on what could not be read, or what candidates do differently.
+    """
+
+    parameters: Mapping[str, Any]
+    signs: Mapping[str | int, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+
+
+def last_step(model: Any) -> Any:
+    """The classifier inside a pipeline, a parameter search or a threshold chooser; any other model unchanged."""
+    model = unwrapped(model)
+    return unwrapped(list(flat_steps(model))[-1][1]) if is_kind(model, "Pipeline") else model
+
+
+def given_parameters(model: Any, fixed: frozenset[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Parameters of an estimator that differ from its defaults, and a note on those that a search cannot keep.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> given_parameters(LogisticRegression(C=0.1, random_state=3), frozenset({"random_state"}))
+    ({'C': 0.1}, ())
+    """
+    usual = type(model)().get_params()
+    given = {
+        name: value
+        for name, value in model.get_params(deep=False).items()
+        if name not in fixed and value is not None and (name not in usual or repr(usual[name]) != repr(value))
+    }
+    odd = [name for name, value in given.items() if not _is_plain(value)]
+    notes = (f"Parameters of your model that a search cannot keep: {', '.join(odd)}.",) if odd else ()
+    return {name: _plain(value) for name, value in given.items() if name not in odd}, notes
+
+
+def _is_plain(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return all(map(_is_plain, value))
+    return isinstance(value, (str, bool, int, float, np.integer, np.floating))
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def plain_value(text: str) -> Any:
+    """A parameter as a library writes it: a number with the digits of a float32, or a text.
+
+    Examples
+    --------
+    >>> plain_value("0.300000012"), plain_value("6"), plain_value("depthwise")
+    (0.3, 6, 'depthwise')
+    """
+    if re.fullmatch(r"[-+]?\d+", text):
+        return int(text)
+    try:
+        return float(f"{float(text):.7g}")
+    except ValueError:
+        return text
+
+
+def signs_by_input(given: Any) -> dict[str | int, int]:
+    """Monotone constraints by the name or position of an input, from a mapping, a list or XGBoost's "(1,0,-1)".
+
+    Examples
+    --------
+    >>> signs_by_input("(1,0,-1)"), signs_by_input({"income": 1}), signs_by_input(None)
+    ({0: 1, 2: -1}, {'income': 1}, {})
+    """
+    if given is None:
+        return {}
+    if isinstance(given, str):
+        given = [int(sign) for sign in re.findall(r"-?\d+", given)]
+    pairs: Sequence[tuple[Any, Any]] = list(given.items()) if isinstance(given, Mapping) else list(enumerate(given))
+    return {name: int(sign) for name, sign in pairs if sign}
+
+
+def signs_in_trees(ensemble: TreeEnsemble) -> dict[str | int, int]:
+    """Directions that trees keep at every split, by the position of the input.
+
+    In trees that were trained with a direction, every leaf on one side of a split is at least as high as every leaf on
+    the other side. Inputs with few splits may keep a direction by chance and are skipped.
+    """
+    is_leaf = ensemble.feature < 0
+    low, high = (np.where(is_leaf, ensemble.value, np.nan) for _ in range(2))
+    for level in reversed(list(levels(ensemble.roots, ensemble.left, ensemble.right, is_leaf))):
+        asking = level[~is_leaf[level]]
+        left, right = ensemble.left[asking], ensemble.right[asking]
+        low[asking], high[asking] = np.minimum(low[left], low[right]), np.maximum(high[left], high[right])
+    asking = np.flatnonzero(~is_leaf & (ensemble.rule != CATEGORY_SET))
+    left, right = ensemble.left[asking], ensemble.right[asking]
+    rises, falls = high[left] <= low[right], low[left] >= high[right]
+
+    def always(holds: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        n, n_held = (np.bincount(ensemble.feature[of], minlength=ensemble.n_features) for of in (asking, asking[holds]))
+        return np.asarray((n >= _FEWEST_SPLITS) & (n == n_held))
+
+    return {int(j): sign for sign, holds in ((1, rises), (-1, falls)) for j in np.flatnonzero(always(holds))}
+
+
+@dataclass(frozen=True)
+class FamilySpec:
+    """What a search knows about a family before it trains anything.
+
+    Attributes
+    ----------
+    name, words
+        Its name, and what it is in words.
+    defaults
+        Every parameter of a candidate, with its value if the space does not name it.
+    space
+        Values to try if no space is given.
+    plain
+        Parameters that make a candidate more than plain training, at the values at which it is plain.
+    unused
+        Parameters that do not matter for an unconstrained candidate, at the one value that is tried.
+    """
+
+    name: FamilyName
+    words: str
+    defaults: Parameters
+    space: Mapping[str, Sequence[Any]]
+    plain: Parameters
+    unused: Parameters
+
+
+class EstimatorFamily(ABC):
+    """Classifiers of a library that learn from a table; they never need the group to decide.
+
+    A candidate has the parameters of the library's class, under the library's names, and four that the search adds:
+    ``drop`` (columns to leave out), ``monotone`` (columns with 1 or -1, if the class supports that), ``repair`` (a
+    change of the training people, see `repaired`) and ``seed`` (added to the seeds of its models).
+    """
+
+    name: ClassVar[FamilyName]
+    words: ClassVar[str]
+    home: ClassVar[tuple[str, str]]
+    """Module and name of the library's class."""
+    usual: ClassVar[dict[str, Any]]
+    """Parameters that are searched, at the library's defaults."""
+    tuned: ClassVar[dict[str, Any]] = {}
+    """Values at which a search without a starting model begins, where they differ from the library's defaults."""
+    space: ClassVar[dict[str, Sequence[Any]]]
+    """Values to try if there is neither a space nor a starting model."""
+    near: ClassVar[dict[str, Callable[[Any], list[Any]]]]
+    """Values to try around that of a model that a search starts from."""
+    takes_monotone: ClassVar[bool] = False
+    is_native: ClassVar[bool] = False
+    """Whether it is saved in the library's native format, which names only the columns that are kept."""
+    fixed: ClassVar[frozenset[str]] = frozenset({"random_state", "n_jobs", "verbose"})
+    """Parameters of the class that the search sets itself."""
+
+    @property
+    def spec(self) -> FamilySpec:
+        """What a search knows about it."""
+        own: dict[str, Any] = {"drop": (), **({"monotone": ()} if self.takes_monotone else {}), "repair": "none"}
+        space = {**self.space, "repair": QUICK_REPAIRS}
+        return FamilySpec(self.name, self.words, {**self.usual, **self.tuned, **own, "seed": 0}, space, own, own)
+
+    @abstractmethod
+    def read(self, model: Any, text: str = "") -> Reading | None:
+        """How a fitted model of this family was trained; None for a model of a different family.
+
+        Parameters
+        ----------
+        model
+            A fitted model, alone or in a pipeline; or the trees of a file.
+        text
+            The file's text, if the model was read from a text file.
+        """
+
+    @abstractmethod
+    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
+        """A candidate's model, fitted on one thread so that its bits are the same on every machine.
+
+        Raises
+        ------
+        InvalidInputError
+            If the library is not installed, or refuses the parameters or the people.
+        """
+
+    def save(self, model: Any, path: Path) -> Path:
+        """Write a model as a file that `evenhand.load_model` opens, whole or not at all; a folder gets ``model.*``.
+
+        Raises
+        ------
+        MissingExtraError
+            If the model is of scikit-learn and skops is not installed.
+        """
+        skops_io = optional_module("skops.io", "Saving a model of scikit-learn", "skops", "skops")
+        file = _file_in(path, ".skops")
+        with write_atomically(file) as temporary:
+            skops_io.dump(model, temporary)
+        return file
+
+    def further(self) -> frozenset[str]:
+        """Parameters of the class that a space may name besides the defaults; none if it is not installed."""
+        try:
+            return frozenset(self.library_class()().get_params()) - self.fixed
+        except InvalidInputError:
+            return frozenset()
+
+    def library_class(self) -> Any:
+        """The library's class.
+
+        Raises
+        ------
+        InvalidInputError
+            If the library is not installed.
+        """
+        module, name = self.home
+        try:
+            return getattr(import_module(module), name)
+        except ImportError as error:
+            raise InvalidInputError(
+                f"A search over {module} needs the package {module!r}: pip install {module}."
+            ) from error
+
+
+def _file_in(path: Path, ending: str) -> Path:
+    """The file itself, or ``model`` with the file extension in a folder."""
+    return path if path.suffix == ending else path / f"model{ending}"
+
+
+def _class_options(parameters: Parameters) -> dict[str, Any]:
+    """A candidate's parameters that belong to the library, not to the search.
+
+    Examples
+    --------
+    >>> _class_options({"C": 1.0, "drop": ("age",), "repair": "none"})
+    {'C': 1.0}
+    """
+    return {name: value for name, value in parameters.items() if name not in _OF_SEARCH}
+
+
+def kept_columns(parameters: Parameters, columns: Sequence[str]) -> list[str]:
+    """The columns of a table that are left after a candidate drops its own.
+
+    Raises
+    ------
+    InvalidInputError
+        If the table does not have a dropped column, or no column is left.
+
+    Examples
+    --------
+    >>> kept_columns({"drop": ["age"]}, ["income", "age"])
+    ['income']
+    """
+    given = parameters["drop"]
+    dropped = check_columns(given, columns, "`drop`") if len(given) else []
+    kept = [column for column in columns if column not in dropped]
+    if not kept:
+        raise InvalidInputError("`drop` leaves no column to train on.")
+    return kept
+
+
+def monotone_signs(parameters: Parameters, table: pd.DataFrame) -> list[int]:
+    """The direction of each column of a table: 1, -1 or 0; empty if no column has one.
+
+    Columns that the table no longer has are skipped.
+
+    Raises
+    ------
+    InvalidInputError
+        If the directions do not map columns to 1, -1 or 0, or one belongs to a category.
+
+    Examples
+    --------
+    >>> monotone_signs({"monotone": {"income": 1}}, pd.DataFrame({"debt": [1.0], "income": [2.0]}))
+    [0, 1]
+    """
+    given: Any = parameters["monotone"]
+    if not given:
+        return []
+    if not isinstance(given, Mapping) or not set(given.values()) <= {-1, 0, 1}:
+        raise InvalidInputError(f"`monotone` must map columns to 1, -1 or 0, got {given!r}.")
+    numbers, _ = _numbers_and_words(table)
+    words = [name for name, sign in given.items() if sign and name in table.columns and name not in numbers]
+    if words:
+        raise InvalidInputError(f"`monotone` names {words}, which contain categories; only numbers have a direction.")
+    return [int(given.get(str(column), 0)) for column in table.columns]
+
+
+def _numbers_and_words(table: pd.DataFrame) -> tuple[list[str], list[str]]:
+    """Columns of numbers, and all others."""
+    numbers = [str(column) for column in table.columns if is_number_column(table[column])]
+    return numbers, [str(column) for column in table.columns if column not in numbers]
+
+
+def with_categories(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with text as pandas categories, which XGBoost and LightGBM accept.
+
+    Examples
+    --------
+    >>> with_categories(pd.DataFrame({"home": ["rent", "own"]}))["home"].cat.categories.tolist()
+    ['own', 'rent']
+    """
+    words = [c for c in text_columns(table) if not isinstance(table[c].dtype, pd.CategoricalDtype)]
+    return table.astype(dict.fromkeys(words, "category")) if words else table
+
+
+def spelled_as(columns: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Names of a model's inputs as a table spells them: LightGBM replaces a space in a name by an underscore.
+
+    Examples
+    --------
+    >>> spelled_as(["late payments", "income"], ["income", "late_payments"])
+    ['income', 'late payments']
+    """
+    spelled = {column.replace(" ", "_"): column for column in columns}
+    return [name if name in columns else spelled.get(name, name) for name in names]
+
+
+_EARLY = frozenset({"early_stopping", "validation_fraction", "n_iter_no_change", "tol"})
+
+
+class HistTrees(EstimatorFamily):
+    """Boosted trees of scikit-learn."""
+
+    name = "trees"
+    words = "gradient-boosted trees of scikit-learn"
+    home = ("sklearn.ensemble", "HistGradientBoostingClassifier")
+    takes_monotone = True
+    fixed = EstimatorFamily.fixed | {"monotonic_cst", "categorical_features", "warm_start", "scoring", "loss"}
+    usual: ClassVar[dict[str, Any]] = {
+        "learning_rate": 0.1,
+        "max_iter": 100,
+        "max_leaf_nodes": 31,
+        "max_depth": None,
+        "min_samples_leaf": 20,
+        "l2_regularization": 0.0,
+        "max_bins": 255,
+    }
+    space: ClassVar[dict[str, Sequence[Any]]] = {
+        "learning_rate": (0.03, 0.1),
+        "max_iter": (50, 100, 200),
+        "max_leaf_nodes": (4, 8, 16, 31),
+        "min_samples_leaf": (20, 100),
+        "max_bins": (16, 255),
+    }
+    near: ClassVar[dict[str, Callable[[Any], list[Any]]]] = {
+        "learning_rate": lambda rate: [rate, rate / 2],
+        "max_iter": lambda n: [n, max(1, n // 2)],
+        "max_leaf_nodes": lambda n: [n, max(2, (n or 31) // 2)],
+        "min_samples_leaf": lambda n: [n, 5 * n],
+        "max_bins": lambda n: [n, min(16, n)],
+    }
+
+    def read(self, model: Any, text: str = "") -> Reading | None:
+        """Read a `HistGradientBoostingClassifier`."""
+        model = last_step(model)
+        if not is_kind(model, "HistGradientBoostingClassifier"):
+            return None
+        parameters, notes = given_parameters(model, self.fixed | _EARLY)
+        if model.n_iter_ < model.max_iter:
+            notes += (f"Your model stopped early: its {model.n_iter_} rounds are kept.",)
+        if model.is_categorical_ is not None:
+            notes += ("Your model splits on categories; candidates split on their integer codes.",)
+        return Reading({**parameters, "max_iter": int(model.n_iter_)}, signs_by_input(model.monotonic_cst), notes)
+
+    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
+        """A Pipeline that codes categories and then fits trees."""
+        columns = [str(column) for column in training.X.columns]
+        numbers, words = _numbers_and_words(training.X[kept_columns(parameters, columns)])
+        codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1)
+        encode = ColumnTransformer([("numbers", "passthrough", numbers), ("words", codes, words)])
+        signs = monotone_signs(parameters, training.X[[*numbers, *words]])
+        options = _class_options(parameters)
+        trees = HistGradientBoostingClassifier(
+            **{"early_stopping": False, **options}, monotonic_cst=signs or None, random_state=random_state
+        )
+        model = Pipeline([("encode", encode), ("trees", trees)])
+        return _fitted(model, training.X, training, "trees__sample_weight")
+
+
+class LogisticModels(EstimatorFamily):
+    """`LogisticRegression` behind a `StandardScaler` and a `OneHotEncoder`."""
+
+    name: ClassVar[FamilyName] = "logistic"
+    words = "logistic regressions of scikit-learn"
+    home = ("sklearn.linear_model", "LogisticRegression")
+    fixed = EstimatorFamily.fixed | {"warm_start", "multi_class"}
+    usual: ClassVar[dict[str, Any]] = {"C": 1.0}
+    space: ClassVar[dict[str, Sequence[Any]]] = {"C": (0.001, 0.01, 0.1, 1.0, 10.0)}
+    near: ClassVar[dict[str, Callable[[Any], list[Any]]]] = {
+        "C": lambda c: [c, *(c * factor for factor in (0.001, 0.01, 0.1, 10.0))]
+    }
+
+    def read(self, model: Any, text: str = "") -> Reading | None:
+        """Read a `LogisticRegression`, which may follow any steps except bins."""
+        return None if _bins_in(model) else self.regression(model)
+
+    def regression(self, model: Any) -> Reading | None:
+        """How the regression at the end of a pipeline or scorecard was fitted; None if there is no regression."""
+        last: Any = getattr(model, "estimator_", None) if is_scorecard(model) else last_step(model)
+        if not is_kind(last, "LogisticRegression"):
+            return None
+        of_folds = {"cv", "Cs", "scoring", "refit", "use_legacy_attributes"}
+        parameters, notes = given_parameters(last, self.fixed | of_folds)
+        if is_kind(last, "LogisticRegressionCV"):
+            parameters["C"] = float(np.ravel(last.C_)[0])
+        return Reading(parameters, {}, notes)
+
+    def numbers_step(self, parameters: Parameters) -> Any:
+        """What is done to numbers before the regression."""
+        return make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
+
+    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
+        """A Pipeline that prepares numbers, one-hot encodes categories, and fits the regression."""
+        columns = [str(column) for column in training.X.columns]
+        numbers, words = _numbers_and_words(training.X[kept_columns(parameters, columns)])
+        one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
+        encode = ColumnTransformer([("numbers", self.numbers_step(parameters), numbers), ("words", one_hot, words)])
+        options = {name: value for name, value in _class_options(parameters).items() if name != "n_bins"}
+        # Newton's method converges on any of these tables within a few steps.
+        regression = LogisticRegression(**{"solver": "newton-cholesky", **options}, random_state=random_state)
+        model = Pipeline([("encode", encode), ("regression", regression)])
+        return _fitted(model, training.X, training, "regression__sample_weight")
+
+
+class ScorecardModels(LogisticModels):
+    """Quantile bins, with one for missing numbers, and a logistic regression, of scikit-learn."""
+
+    name = "scorecard"
+    words = "scorecards: a logistic regression on bins"
+    usual: ClassVar[dict[str, Any]] = {"n_bins": 5, "C": 1.0}
+    space: ClassVar[dict[str, Sequence[Any]]] = {"n_bins": (2, 3, 5, 8, 12), "C": (0.01, 0.1, 1.0)}
+    near: ClassVar[dict[str, Callable[[Any], list[Any]]]] = {
+        "n_bins": lambda n: sorted({n, max(2, n // 2), max(2, n - 1)}),
+        "C": lambda c: [c, c * 0.1, c * 0.01],
+    }
+
+    def read(self, model: Any, text: str = "") -> Reading | None:
+        """Read a regression after a `KBinsDiscretizer`, or a scorecard of optbinning."""
+        bins = _bins_in(model)
+        reading = self.regression(model) if bins else None
+        if reading is None:
+            return None
+        known, notes = dict(reading.parameters), reading.notes
+        is_binned = is_kind(bins[0], "KBinsDiscretizer")
+        if is_binned:
+            known["n_bins"] = int(np.max(bins[0].n_bins))
+        if not is_binned or bins[0].strategy != "quantile":
+            notes += ("The bins of your scorecard are replaced by quantile bins.",)
+        return Reading(known, {}, notes)
+
+    def numbers_step(self, parameters: Parameters) -> Any:
+        """What is done to numbers before the regression."""
+        bins = KBinsDiscretizer(
+            n_bins=parameters["n_bins"],
+            encode="onehot-dense",
+            strategy="quantile",
+            quantile_method="averaged_inverted_cdf",
+            subsample=None,
+        )
+        binned = make_pipeline(SimpleImputer(strategy="median"), bins)
+        return FeatureUnion([("bins", binned), ("missing", MissingIndicator(error_on_new=False))])
+
+
+def _bins_in(model: Any) -> list[Any]:
+    """The steps of a pipeline that put numbers into bins, at any depth."""
+    model = unwrapped(model)
+    if is_kind(model, "Pipeline"):
+        return [part for _, step in flat_steps(model) for part in _bins_in(step)]
+    if is_kind(model, "ColumnTransformer"):
+        return [part for _, step, _ in model.transformers_ for part in _bins_in(step)]
+    if is_kind(model, "FeatureUnion"):
+        return [part for _, step in model.transformer_list for part in _bins_in(step)]
+    return [model] if is_kind(model, "KBinsDiscretizer") or binned_columns(model) is not None else []
+
+
+class _NativeFamily(EstimatorFamily):
+    """Boosted trees on the table's columns, so the library's file needs no companion."""
+
+    takes_monotone = True
+    is_native = True
+
+    def native(self, parameters: Parameters, training: Training) -> tuple[Any, pd.DataFrame, dict[str, Any], list[int]]:
+        """The library's class, the columns that are kept, options of the class and the direction of each column."""
+        X = with_categories(training.X[kept_columns(parameters, [str(column) for column in training.X.columns])])
+        return self.library_class(), X, _class_options(parameters), monotone_signs(parameters, X)
+
+
+_FEWEST_NODES = 8
+_EXACT = 1e-6  # of the largest term: values are written in float32
+_LEAST_SHARE = 0.2  # of nodes that agree to six digits; by chance alone, three of them agree
+_REWEIGHTINGS = 50
+
+
+def learning_of(text: str) -> tuple[float, float] | None:
+    r"""Learning rate and L2 penalty of a model of XGBoost, from its JSON; None if too few nodes agree on them.
+
+    The file does not contain them. It does contain the sum of hessians :math:`H` of every node and, for a node that
+    splits, the weight :math:`w = -G / (H + \lambda)` that it would have as a leaf; a leaf has the value
+    :math:`v = -\eta G / (H + \lambda)`. The gradients :math:`G` of two leaves add up to those of the node above, so
+
+    .. math:: v_l (H_l + \lambda) + v_r (H_r + \lambda) = \eta w (H_l + H_r + \lambda)
+
+    holds at every node above two leaves, except those that a monotone constraint has moved.
+    """
+    try:
+        booster = json.loads(text)["learner"]["gradient_booster"]
+        terms = np.concatenate([_terms(tree) for tree in booster["model"]["trees"]])
+    except (ValueError, KeyError, TypeError, IndexError):
+        return None
+    scale = np.abs(terms).max(initial=0.0)
+    if len(terms) < _FEWEST_NODES or scale == 0:
+        return None
+    off = np.ones(len(terms))
+    for _ in range(_REWEIGHTINGS):  # least absolute deviations, which nodes that disagree do not sway
+        root = np.sqrt(1 / np.maximum(off, _EXACT * scale))[:, None]
+        known, *_ = np.linalg.lstsq(root * terms[:, :3], root[:, 0] * terms[:, 3], rcond=None)
+        off = np.abs(terms[:, :3] @ known - terms[:, 3])
+    agree = off <= _EXACT * scale
+    if agree.sum() < max(_FEWEST_NODES, _LEAST_SHARE * len(terms)):
+        return None
+    penalty, rate, _ = np.linalg.lstsq(terms[agree, :3], terms[agree, 3], rcond=None)[0].tolist()
+    return (_rounded(rate), _rounded(max(penalty, 0.0))) if 0 < rate <= 1 else None
+
+
+def _terms(tree: dict[str, Any]) -> Floats:
+    """Coefficients of the penalty, the rate and their product at each node above two leaves, and their sum."""
+    left, right = np.asarray(tree["left_children"]), np.asarray(tree["right_children"])
+    value, hessian, weight = (np.asarray(tree[name]) for name in ("split_conditions", "sum_hessian", "base_weights"))
+    above = np.flatnonzero(left >= 0)
+    above = above[(left[left[above]] < 0) & (left[right[above]] < 0)]
+    a, b = left[above], right[above]
+    together = value[a] * hessian[a] + value[b] * hessian[b]
+    return np.stack([-(value[a] + value[b]), weight[above] * hessian[above], weight[above], together], axis=1)
+
+
+def _rounded(value: float) -> float:
+    """The number that someone wrote; of a small one, four digits after the decimal point are known."""
+    return float(f"{round(value, 4):.4g}")
+
+
+class XgboostModels(_NativeFamily):
+    """`XGBClassifier`."""
+
+    name = "xgboost"
+    words = "gradient-boosted trees of XGBoost"
+    home = ("xgboost", "XGBClassifier")
+    fixed = EstimatorFamily.fixed | {
+        "monotone_constraints",
+        "enable_categorical",
+        "feature_types",
+        "objective",
+        "callbacks",
+        "device",
+        "early_stopping_rounds",
+        "verbosity",
+        "missing",
+    }
+    usual: ClassVar[dict[str, Any]] = {
+        "learning_rate": 0.3,
+        "n_estimators": 100,
+        "max_depth": 6,
+        "min_child_weight": 1.0,
+        "reg_lambda": 1.0,
+        "subsample": 1.0,
+        "colsample_bytree": 1.0,
+        "max_bin": 256,
+    }
+    tuned: ClassVar[dict[str, Any]] = {"learning_rate": 0.1, "max_depth": 4}
+    space: ClassVar[dict[str, Sequence[Any]]] = {
+        "learning_rate": (0.03, 0.1),
+        "n_estimators": (100, 200),
+        "max_depth": (2, 3, 4, 6),
+        "min_child_weight": (1.0, 20.0),
+        "max_bin": (16, 256),
+    }
+    near: ClassVar[dict[str, Callable[[Any], list[Any]]]] = {
+        "learning_rate": lambda rate: [rate, rate / 2],
+        "n_estimators": lambda n: [n, max(1, n // 2)],
+        "max_depth": lambda n: [n, max(1, (n or 6) - 2)],
+        "min_child_weight": lambda weight: [weight, 10 * max(1.0, weight)],
+        "max_bin": lambda n: [n, min(16, n)],
+    }
+
+    def read(self, model: Any, text: str = "") -> Reading | None:
+        """Read an `XGBClassifier`, a `Booster`, or the trees of a file, which does not say how they were grown."""
+        model = last_step(model)
+        if isinstance(model, TreeEnsemble):
+            return _xgboost_trees(model, text) if model.source.startswith("XGBoost") else None
+        if tree_library(model) != "xgboost":
+            return None
+        if not hasattr(model, "get_booster"):
+            return _xgboost_booster(model)
+        parameters, notes = given_parameters(model, self.fixed)
+        signs = signs_by_input(model.get_params()["monotone_constraints"])
+        if model.missing is not None and not math.isnan(model.missing):
+            notes += (f"Your model treats {model.missing:g} as a missing value; candidates do not.",)
+        if model.get_booster().attr("best_iteration") is not None:
+            parameters["n_estimators"] = model.best_iteration + 1
+            notes += (f"Your model stopped early: its {parameters['n_estimators']} rounds are kept.",)
+        return Reading(parameters, signs, notes)
+
+    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
+        """An `XGBClassifier` on the columns that are kept."""
+        kind, X, options, signs = self.native(parameters, training)
+        if any(signs):
+            options["monotone_constraints"] = tuple(signs)
+        if text_columns(X):
+            options["enable_categorical"] = True
+        return _fitted(kind(**options, random_state=random_state, n_jobs=1), X, training)
+
+    def save(self, model: Any, path: Path) -> Path:
+        """Write XGBoost's native file: JSON, or binary if the path ends in ``.ubj``.
+
+        Raises
+        ------
+        InvalidInputError
+            If the model has categories and this version of XGBoost does not write them.
+        """
+        version = str(import_module("xgboost").__version__)
+        is_wordless = all(kind != "c" for kind in model.get_booster().feature_types or ())
+        if not is_wordless and tuple(map(int, version.split(".")[:2])) < (3, 1):
+            raise InvalidInputError(
+                f"XGBoost {version} does not write categories into its files: install xgboost>=3.1 to save a model "
+                "of columns that are not numbers."
+            )
+        file = path if path.suffix == ".ubj" else _file_in(path, ".json")
+        with write_atomically(file) as temporary:
+            model.save_model(temporary)
+        return file
+
+
+def _xgboost_booster(booster: Any) -> Reading:
+    """What a `Booster` remembers about its training."""
+    usual = {**XgboostModels.usual, "gamma": 0, "reg_alpha": 0, "max_leaves": 0, "grow_policy": "depthwise"}
+    usual |= {"colsample_bylevel": 1, "colsample_bynode": 1, "max_delta_step": 0}
+    learner = json.loads(booster.save_config())["learner"]
+    trained = learner["gradient_booster"]["tree_train_param"]
+    known = {name: plain_value(trained[name]) for name in usual if name in trained}
+    parameters = {name: value for name, value in known.items() if value != usual[name]}
+    parameters["n_estimators"] = booster.num_boosted_rounds()
+    return Reading(parameters, signs_by_input(trained.get("monotone_constraints")))
+
+
+def _xgboost_trees(ensemble: TreeEnsemble, text: str) -> Reading:
+    """What the trees of a file show: their number and depth, and what follows from their leaves."""
+    signs = signs_in_trees(ensemble)
+    parameters: dict[str, Any] = {"n_estimators": ensemble.n_trees, "max_depth": ensemble.max_depth}
+    names, known = ensemble.feature_names, "number and depth of trees"
+    learning = learning_of(text)
+    if learning is not None:
+        parameters["learning_rate"], parameters["reg_lambda"] = learning
+        known += f", the learning rate of {learning[0]:g} and the L2 penalty of {learning[1]:g}"
+    held_names = [f"column {j}" if names is None or isinstance(j, str) else names[j] for j in signs]
+    held = f" {listed(held_names)} stay monotone, as in all of its trees." if signs else ""
+    told = (
+        f"An XGBoost file does not say how its model was trained. The search takes the {known} from its trees.{held} "
+        "All other parameters have XGBoost's defaults; to change them, pass the model itself or a `space`."
+    )
+    return Reading(parameters, signs, (told,))
+
+
+# Names of parameters in LightGBM's files, and in its classifier.
+_LIGHTGBM_NAMES = {
+    "num_iterations": "n_estimators",
+    "min_data_in_leaf": "min_child_samples",
+    "min_sum_hessian_in_leaf": "min_child_weight",
+    "lambda_l1": "reg_alpha",
+    "lambda_l2": "reg_lambda",
+    "min_gain_to_split": "min_split_gain",
+    "bagging_fraction": "subsample",
+    "bagging_freq": "subsample_freq",
+    "feature_fraction": "colsample_bytree",
+    "scale_pos_weight": "scale_pos_weight",
+}
+_LIGHTGBM_USUAL = {
+    "min_child_weight": 0.001,
+    "reg_alpha": 0,
+    "min_split_gain": 0,
+    "subsample": 1,
+    "subsample_freq": 0,
+    "colsample_bytree": 1,
+    "scale_pos_weight": 1,
+}
+
+
+class LightgbmModels(_NativeFamily):
+    """`LGBMClassifier`."""
+
+    name = "lightgbm"
+    words = "gradient-boosted trees of LightGBM"
+    home = ("lightgbm", "LGBMClassifier")
+    fixed = EstimatorFamily.fixed | {
+        "monotone_constraints",
+        "objective",
+        "verbosity",
+        "deterministic",
+        "force_col_wise",
+    }
+    usual: ClassVar[dict[str, Any]] = {
+        "learning_rate": 0.1,
+        "n_estimators": 100,
+        "num_leaves": 31,
+        "max_depth": -1,
+        "min_child_samples": 20,
+        "reg_lambda": 0.0,
+        "max_bin": 255,
+    }
+    space: ClassVar[dict[str, Sequence[Any]]] = {
+        "learning_rate": (0.03, 0.1),
+        "n_estimators": (100, 200),
+        "num_leaves": (4, 8, 16, 31),
+        "min_child_samples": (20, 100),
+        "max_bin": (16, 255),
+    }
+    near: ClassVar[dict[str, Callable[[Any], list[Any]]]] = {
+        "learning_rate": lambda rate: [rate, rate / 2],
+        "n_estimators": lambda n: [n, max(1, n // 2)],
+        "num_leaves": lambda n: [n, max(2, n // 2)],
+        "min_child_samples": lambda n: [n, 5 * n],
+        "max_bin": lambda n: [n, min(16, n)],
+    }
+
+    def read(self, model: Any, text: str = "") -> Reading | None:
+        """Read an `LGBMClassifier`, a `Booster`, or the trees of a file and its text."""
+        model = last_step(model)
+        if isinstance(model, TreeEnsemble):
+            return _lightgbm_text(text, model.n_trees) if model.source.startswith("LightGBM") else None
+        if tree_library(model) != "lightgbm":
+            return None
+        if not hasattr(model, "booster_"):
+            return _lightgbm_text(model.model_to_string(), model.current_iteration())
+        given, notes = given_parameters(model, self.fixed)
+        parameters = {_LIGHTGBM_NAMES.get(name, name): value for name, value in given.items()}
+        signs = signs_by_input(model.get_params().get("monotone_constraints"))
+        if model.best_iteration_:
+            parameters["n_estimators"] = model.best_iteration_
+            notes += (f"Your model stopped early: its {model.best_iteration_} rounds are kept.",)
+        return Reading(parameters, signs, notes)
+
+    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
+        """An `LGBMClassifier` on the columns that are kept."""
+        kind, X, options, signs = self.native(parameters, training)
+        if any(signs):
+            options["monotone_constraints"] = signs
+        # Otherwise LightGBM times two ways to build histograms and takes the faster, which changes the last digits.
+        same_bits = {"deterministic": True, "force_col_wise": True}
+        model = kind(**options, **same_bits, random_state=random_state, n_jobs=1, verbose=-1)
+        return _fitted(model, X, training)
+
+    def save(self, model: Any, path: Path) -> Path:
+        """Write LightGBM's native text file."""
+        return write_text(_file_in(path, ".txt"), model.booster_.model_to_string())
+
+
+def _lightgbm_text(text: str, n_trees: int) -> Reading:
+    """The parameters that LightGBM writes after its trees."""
+    written = dict(re.findall(r"^\[(\w+): (.*)\]$", text, re.MULTILINE))
+    kept = {name: plain_value(written[alias]) for alias, name in _LIGHTGBM_NAMES.items() if alias in written}
+    kept |= {name: plain_value(written[name]) for name in LightgbmModels.usual if name in written}
+    parameters = {name: value for name, value in kept.items() if value != _LIGHTGBM_USUAL.get(name)}
+    parameters["n_estimators"] = n_trees
+    return Reading(parameters, signs_by_input(written.get("monotone_constraints")))
+
+
+_PLAIN = {"cec_weight": 0.0, "equalized_odds_weight": 0.0}
+
+NETWORK = FamilySpec(
+    name="network",
+    words="networks",
+    defaults={
+        "objective": "reasoning_gap",
+        "cec_weight": 0.0,
+        "equalized_odds_weight": 0.0,
+        "learning_rate": 3e-4,
+        "epochs": 30,
+        "hidden": (128, 64),
+        "dropout": 0.2,
+        "batch_size": 64,
+        "n_steps": 1,
+        "method": "segments",
+        "cec_every": 1,
+        "least_explained": 0.0,
+        "seed": 0,
+    },
+    space={
+        "objective": ("reasoning_gap", "excess", "reasoning_excess"),
+        "cec_weight": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
+        "equalized_odds_weight": (0.0, 0.1, 0.3, 1.0),
+        "learning_rate": (3e-4, 1e-3),
+        "epochs": (10, 20, 30),
+    },
+    plain=_PLAIN,
+    unused={**_PLAIN, "objective": "reasoning_gap"},
+)
+
+ESTIMATORS: dict[str, EstimatorFamily] = {
+    family.name: family
+    for family in (HistTrees(), XgboostModels(), LightgbmModels(), LogisticModels(), ScorecardModels())
+}
+"""Every family but the networks, which are trained in stacks, by name."""
+
+SPECS: dict[str, FamilySpec] = {"network": NETWORK, **{name: family.spec for name, family in ESTIMATORS.items()}}
+"""What a search knows about each family, by name."""
