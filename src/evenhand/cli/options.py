@@ -288,10 +288,10 @@ _PANELS = {
 _ORDER = ["Columns", "Reading", "Goal", "Models", "Training", "Judging", "Stopping", *list(_PANELS)[2:]]
 
 
-def _panel(option: Field[Any]) -> str | None:
+def _panel(option: Field[Any]) -> str:
     """The heading of an option: that of the dataclass that defines it, or that of an audit."""
-    of_audit = next((title for title, names in _PANELS.items() if option.name in names), None)
-    return option.metadata.get("panel", of_audit)
+    of_audit = next((title for title, names in _PANELS.items() if option.name in names), "Options")
+    return str(option.metadata.get("panel", of_audit))
 
 
 def _parameter(option: Field[Any]) -> inspect.Parameter:
