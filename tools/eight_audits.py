@@ -142,7 +142,7 @@ def compare(old: str, new: str) -> int:
         different = [(path, before[path], after[path]) for path in both if _differs(before[path], after[path])]
         added = {re.sub(r"/\d+", "/*", path) for path in after if path not in before}
         print(f"{name}: {len(before):,} values, {len(missing)} missing, {len(different)} different")
-        print("    new:", *sorted(added)[:40])
+        print("    new:", *sorted({path.rpartition("/")[2] for path in added})[:20])
         for path in missing[:20]:
             print("    missing", path, before[path])
         for path, a, b in different[:20]:

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 import torch
 
-from evenhand.auditing.assemble import FINISHING_STEPS, assemble, limited, screened_people
+from evenhand.auditing.assemble import FINISHING_STEPS, assemble
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch
 from evenhand.auditing.direction import check_direction, notes_on_label, notes_on_scales
 from evenhand.auditing.draws import pooled_over_draws, with_first_draw
@@ -32,6 +32,7 @@ from evenhand.auditing.regressions import regressions_of, wanted_outcomes
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.scope import Scope
+from evenhand.auditing.sections.proxies import screened_people
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
 from evenhand.inputs.fingerprints import fingerprint_numbers
@@ -313,8 +314,11 @@ def _finished(
     merged = merge_batches(batches)
     assert merged is not None
     assert output.pairs is not None
+    attributions = found.attributions, found.scored.match_attributions
+    if not reference.scope.attributions:  # a score alone was put where attributions are
+        attributions = np.full_like(attributions[0], np.nan), np.full_like(attributions[1], np.nan)
     hashes = {"scores": fingerprint_numbers(output.pairs["person"], output.pairs["score"])}
-    result = assemble(
+    return assemble(
         reference,
         batches,
         merged,
@@ -322,8 +326,7 @@ def _finished(
             output.pairs,
             people.table,
             pool.table,
-            found.attributions,
-            found.scored.match_attributions,
+            *attributions,
             reason_table=output.reasons,
             reason_codes=(found.reasons.people.codes, found.reasons.pool.codes),
         ),
@@ -332,7 +335,6 @@ def _finished(
         notes=notes,
         advance=advance,
     )
-    return limited(result, reference.scope)
 
 
 def sensitivity(

@@ -15,7 +15,6 @@ from evenhand.attribution import Explanation
 from evenhand.auditing.direction import own_score
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.identity import people_prints, person_buckets
-from evenhand.auditing.options import Favorable
 from evenhand.auditing.reasons import BatchReasons, ReasonSums
 from evenhand.auditing.triples import BatchEvidence, EvidenceSums, compare_batch
 from evenhand.inputs.people import People
@@ -386,12 +385,8 @@ class BatchFindings:
         Its triples; None if no evidence is wanted.
     sums
         The sums from which the metrics are computed.
-    favorable
-        Which of the model's scores are good; the table of pairs holds the model's scores.
-    match_ids
-        The user's ids of the people of the reference, if given.
-    unit
-        Unit of a score that is not a probability.
+    fitted
+        What was fitted before the batches.
     reasons
         Principal reasons of the people, and how much pairs have in common.
     """
@@ -407,47 +402,58 @@ class BatchFindings:
     attributions: NDArray[np.float32]
     evidence: BatchEvidence | None
     sums: AuditSums
-    favorable: Favorable
-    match_ids: NDArray[np.object_] | None
-    unit: str | None
+    fitted: Fitted
     reasons: BatchReasons
 
     def pair_table(self) -> pd.DataFrame:
-        """The table of pairs: see `AuditResult`. People are numbered from 0, and q-values are not known yet."""
-        pairs, scored = self.pairs, self.scored
-        cell = (pairs.person, pairs.other_group)
-        names = np.asarray(self.people.groups.names, dtype=object)
+        """The table of pairs: see `AuditResult`. People are numbered from 0, and q-values are not known yet.
+
+        What cannot be known from what was given is missing.
+        """
+        pairs, scored, people, scope = self.pairs, self.scored, self.people, self.fitted.scope
+        settings, match_ids = self.fitted.settings, self.fitted.pool.ids
+        favorable, lost = settings.favorable or "high", scope.not_possible
+        names = np.asarray(people.groups.names, dtype=object)
+        placebo = None if self.evidence is None else self.evidence.placebo_cec[pairs.person, pairs.other_group]
         further: dict[str, NDArray[Any]] = {}
-        if self.people.ids is not None:
-            further["person_id"] = self.people.ids[pairs.person]
-        if self.match_ids is not None:
-            further["match_id"] = self.match_ids[pairs.match]
+        if people.ids is not None:
+            further["person_id"] = people.ids[pairs.person]
+        if match_ids is not None:
+            further["match_id"] = match_ids[pairs.match]
             further["match_id"][pairs.match < 0] = None
-        if self.people.sample_weight is not None:
-            further["sample_weight"] = self.people.sample_weight[pairs.person]
-        return pd.DataFrame(
+        if people.sample_weight is not None:
+            further["sample_weight"] = people.sample_weight[pairs.person]
+
+        def known(values: Any, is_known: bool, missing: Any = np.nan) -> Any:
+            return values if is_known and values is not None else missing
+
+        has_scores, is_weighed, nobody = scope.outcome != "decision", "weighing" not in lost, pd.NA
+        match_decision = pd.Series(self.match_decision, dtype="Int64").mask(~scored.is_scored)
+        table = pd.DataFrame(
             {
                 "person": pairs.person,
                 "match": pairs.match,
                 "distance": pairs.distance,
-                "group": names[self.people.groups.codes[pairs.person]],
+                "group": names[people.groups.codes[pairs.person]],
                 "other_group": names[pairs.other_group],
-                "label": self.people.labels[pairs.person],
-                "score": own_score(self.score[pairs.person], self.favorable, self.unit),
-                "match_score": own_score(scored.match_score, self.favorable, self.unit),
-                "decision": self.decision[pairs.person],
-                "match_decision": pd.Series(self.match_decision, dtype="Int64").mask(~scored.is_scored),
-                "cec": scored.cec,
-                "placebo_cec": np.nan if self.evidence is None else self.evidence.placebo_cec[cell],
-                "input_gap": scored.input_gap,
-                "reasoning_gap": scored.reasoning_gap,
-                "regime": self.regime,
-                "shared_reasons": self.reasons.agreement[:, 0],
+                "label": known(people.labels[pairs.person], scope.labels, nobody),
+                "score": known(own_score(self.score[pairs.person], favorable, settings.unit), has_scores),
+                "match_score": known(own_score(scored.match_score, favorable, settings.unit), has_scores),
+                "decision": known(self.decision[pairs.person], scope.decisions, nobody),
+                "match_decision": known(match_decision, scope.decisions, nobody),
+                "cec": known(scored.cec, scope.attributions),
+                "placebo_cec": known(placebo, scope.attributions),
+                "input_gap": known(scored.input_gap, is_weighed),
+                "reasoning_gap": known(scored.reasoning_gap, is_weighed),
+                "regime": known(self.regime, "regimes" not in lost, None),
+                "shared_reasons": known(self.reasons.agreement[:, 0], scope.attributions),
                 "q_value": np.nan,
-                "is_negligible": scored.is_negligible,
+                "is_negligible": known(scored.is_negligible, scope.attributions, False),
                 **further,
             }
         )
+        unknown = [*([] if scope.labels else ["label"]), *([] if scope.decisions else ["decision", "match_decision"])]
+        return table.astype(dict.fromkeys(unknown, "Int64"))
 
 
 def audit_batch(
@@ -529,9 +535,7 @@ def audit_batch(
         attributions,
         evidence,
         sums,
-        settings.favorable or "high",
-        pool.ids,
-        settings.unit,
+        reference,
         reasons,
     )
 

@@ -152,7 +152,7 @@ def _audited(reference: Fitted, people: People, pool_of_people: People, against:
     fitted = Fitted.of(reference.model, reference.settings, people if is_pool else pool_of_people, len(people))
     found = audit_batch(fitted, people)
     evidence = None if found.evidence is None else _evidence(fitted, found.evidence, against)
-    pairs = PairMetrics.of(found.sums, people.groups.names, (math.nan, math.nan), {})
+    pairs = PairMetrics.of(found.sums, people.groups.names, (math.nan, math.nan), {}, fitted.scope)
     return _Draw(evidence, pairs, draw_estimates(fitted, found, evidence, against))
 
 

@@ -9,6 +9,7 @@ would grow with the cube of G. If each goes through the triples between its two 
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -23,6 +24,7 @@ from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.identity import person_buckets
 from evenhand.auditing.reasons import fewer_in_common
+from evenhand.auditing.scope import DECISION_UNIT, Scope
 from evenhand.auditing.summary import quantiles_of_parts
 from evenhand.auditing.triples import EvidenceSums
 from evenhand.exceptions import DataFileError
@@ -393,23 +395,23 @@ def _between(
     adjusted, smallest = smallest_p_values(
         [column.p_value for column in columns[:n]], found.correlation[:n, :n], reference.settings.random_state
     )
-    favored = _favored(present.differing, group, reference_group)
+    scope, favored = reference.scope, _favored(present.differing, group, reference_group)
+    rows = zip(features, columns[:n], adjusted, strict=True) if scope.attributions else ()
+    is_decision = scope.outcome == "decision"
     return ScoreGap(
         group=names[group],
         reference=names[reference_group],
-        unit=reference.settings.unit or reference.model.output,
-        total=columns[n],
-        probability=columns[n + 1],
-        decision=columns[n + 2],
-        features=tuple(
-            FeatureGap(name, column, float(p)) for name, column, p in zip(features, columns[:n], adjusted, strict=True)
-        ),
-        smallest_p=smallest,
+        unit=DECISION_UNIT if is_decision else reference.settings.unit or reference.model.output,
+        total=columns[n + 2] if is_decision else columns[n],
+        probability=columns[n + 1] if scope.outcome == "score" else not_estimable("the outcome is not a probability"),
+        decision=columns[n + 2] if scope.decisions else not_estimable("there are no decisions"),
+        features=tuple(FeatureGap(name, column, float(p)) for name, column, p in rows),
+        smallest_p=smallest if scope.attributions else float("nan"),
         p_adjusted=float("nan"),
         n_people=found.n_people,
         n_pairs=found.n_pairs,
-        n_favor_group=favored[group],
-        n_favor_reference=favored[reference_group],
+        n_favor_group=favored[group] if scope.decisions else None,
+        n_favor_reference=favored[reference_group] if scope.decisions else None,
     )
 
 
@@ -594,6 +596,7 @@ def estimate_evidence(
     design: Design,
     present: Present,
     distance_limits: Sequence[float],
+    scope: Scope,
     *,
     crew: Crew = ONE_THREAD,
     device: torch.device | None = None,
@@ -610,6 +613,8 @@ def estimate_evidence(
         Columns to split by, and the values that occur.
     distance_limits
         Quarters of the distances: see `DISTANCE_SHARES`.
+    scope
+        What can be found; nothing else is asked.
     crew
         Workers that process parts at the same time.
     device
@@ -617,12 +622,16 @@ def estimate_evidence(
     """
     n_groups = len(design.groups)
     between = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)]
+    lost = scope.not_possible
     weighed = tuple(j for j, feature in enumerate(design.features) if feature not in design.without_weight)
-    splits = split_questions(design, between, present)
+    weighed = () if "weighing" in lost else weighed
+    thresholds = () if "regimes" in lost else _THRESHOLDS
+    absent = [*([] if scope.labels else ["label"]), *(["decision"] if "regimes" in lost else [])]
+    splits = [split for split in split_questions(design, between, present) if split[0] not in absent]
     nearest = range(1, min(present.largest_rank, N_NEAR) + 1)
     questions: list[Question] = [
         *main_questions(design, present),
-        *(RegimeB(threshold) for threshold in _THRESHOLDS),
+        *(RegimeB(threshold) for threshold in thresholds),
         *(Weights(a, b, weighed) for a, b in between if weighed),
         *(WithinDistance(k, limit) for k, limit in enumerate(distance_limits)),
         *(Nearest(k) for k in nearest),
@@ -634,7 +643,11 @@ def estimate_evidence(
     balanced = next(answers)[0]
     reason_overlap, rank_overlap = map(fewer_in_common, next(answers))
     regime_b = next(answers)[0]
-    by_threshold = tuple((t, next(answers)[0]) for t in _THRESHOLDS)
+    if "weighing" in lost:
+        input_gap = reasoning_gap = not_estimable(scope.note("weighing"), n=0)
+    if "regimes" in lost:
+        regime_b = not_estimable(scope.note("regimes"), n=0)
+    by_threshold = tuple((t, next(answers)[0]) for t in thresholds)
     weights = tuple(
         WeightDifference.of(design.features[j], design.groups[a], design.groups[b], estimate)
         for a, b in between
@@ -685,13 +698,44 @@ def gather_evidence(reference: Fitted, batches: FinishedBatches, merged: Merged,
         without_weight=tuple(reference.model.category_columns(list(features))),
     )
     triples = batches.triples(merged, limits, len(reference.pool))
-    device, present = reference.pool.x.device, values_present(triples, len(design.groups), crew)
-    evidence = estimate_evidence(triples, sums.evidence, design, present, limits, crew=crew, device=device)
+    scope, device = reference.scope, reference.pool.x.device
+    present = values_present(triples, len(design.groups), crew)
     buckets = person_buckets(reference.pool, reference.settings.financial_features)
-    gaps, of_gaps = estimate_score_gaps(reference, triples, features, reference_group, buckets, present, crew)
-    of_excess = excess_influences(triples, design, present, buckets, crew, device)
-    influences = Influences.of({**of_excess, **of_gaps})
-    return replace(evidence, score_gaps=gaps, influences=influences)
+    gaps, influences = estimate_score_gaps(reference, triples, features, reference_group, buckets, present, crew)
+    if scope.attributions:
+        evidence = estimate_evidence(triples, sums.evidence, design, present, limits, scope, crew=crew, device=device)
+        influences = {**excess_influences(triples, design, present, buckets, crew, device), **influences}
+    else:
+        evidence = _unexplained(sums.evidence, scope)
+    unknown = (
+        *(() if "weighing" not in scope.not_possible else ("weighing", "excess: input gap")),
+        *(() if scope.attributions else ("input: ",)),
+        *(() if scope.outcome == "score" else ("score_gap_probability",)),
+        *(() if scope.decisions else ("score_gap_decision",)),
+    )
+    known = {name: values for name, values in influences.items() if not name.startswith(unknown)}
+    return replace(evidence, score_gaps=gaps, influences=Influences.of(known))
+
+
+def _unexplained(sums: EvidenceSums, scope: Scope) -> Evidence:
+    """The evidence without attributions: whether groups overlap; score gaps are added."""
+    nothing, nan = not_estimable(scope.note("excess"), n=0), math.nan
+    weighing, regimes = (not_estimable(scope.note(key), n=0) for key in ("weighing", "regimes"))
+    return Evidence(
+        *(nothing, nothing, weighing, weighing, regimes, nothing, nothing),
+        compared_mean=nan,
+        placebo_mean=nan,
+        agreement=np.full((2, 2), nan),
+        splits=(),
+        features=(),
+        weights=(),
+        common_support=_ratio(sums.n_supported, sums.n_asked),
+        without_support=dict(sums.without_support),
+        n_triples=sums.n_triples,
+        by_distance=(),
+        by_matches=(),
+        regime_b_by_threshold=(),
+    )
 
 
 def excess_influences(

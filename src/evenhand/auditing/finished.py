@@ -116,7 +116,12 @@ class BatchOutput:
                 placebo_over_gap=evidence.placebo_over_gap[cell],
             )
         return cls(
-            record=BatchRecord(number, dict(exclusions or {}), found.sums, pair_distributions(pairs)),
+            record=BatchRecord(
+                number,
+                dict(exclusions or {}),
+                found.sums,
+                pair_distributions(pairs, found.scored.is_scored, found.fitted.scope),
+            ),
             pairs=pairs,
             triples=None if evidence is None else evidence.triples,
             nulls=nulls,

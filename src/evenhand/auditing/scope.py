@@ -100,6 +100,11 @@ class Scope:
             found["errors"] = errors
         return found
 
+    def note(self, key: str) -> str:
+        """Why something cannot be found, as the note of a number; empty if it can."""
+        sentence = self.not_possible.get(key, "").rstrip(".")
+        return sentence if sentence.startswith("AUC") else sentence[:1].lower() + sentence[1:]
+
     def _without_errors(self) -> str:
         if not self.labels:
             return "AUC and error rates are not computed: there are no labels to compare scores or decisions with."

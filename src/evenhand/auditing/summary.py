@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from evenhand._version import __version__
 from evenhand.arrays import Floats
 from evenhand.auditing.batch import AuditSums
+from evenhand.auditing.scope import Scope
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.cec import REGIMES
 from evenhand.metrics.disparity import (
@@ -169,7 +170,12 @@ class PairMetrics:
 
     @classmethod
     def of(
-        cls, sums: AuditSums, names: Sequence[str], quantiles: tuple[float, float], distributions: Mapping[str, Any]
+        cls,
+        sums: AuditSums,
+        names: Sequence[str],
+        quantiles: tuple[float, float],
+        distributions: Mapping[str, Any],
+        scope: Scope,
     ) -> PairMetrics:
         """Metrics from the sums over all pairs.
 
@@ -181,24 +187,27 @@ class PairMetrics:
             Median and 0.9 quantile of the CEC score.
         distributions
             Histograms of the pairs.
+        scope
+            What can be found; the rest is NaN.
         """
         n, total = int(sums.n_scored.sum()), float(sums.scored.sum())
         means = (sums.pair_means.sum(axis=0) / total).tolist() if n else [math.nan] * 3
         regimes = (sums.regimes.sum(axis=0) / total).tolist() if n else [math.nan] * len(REGIMES)
         present = [code for code in np.argsort(names) if sums.n_scored[code]]
         by_group = {names[code]: (sums.pair_means[code] / sums.scored[code]).tolist() for code in present}
+        nan, lost, has_explanations = math.nan, scope.not_possible, scope.attributions
         return cls(
             n_pairs=n,
-            n_negligible=sums.n_negligible,
-            cec=means[0],
+            n_negligible=sums.n_negligible if has_explanations else 0,
+            cec=means[0] if has_explanations else nan,
             cec_median=quantiles[0],
             cec_p90=quantiles[1],
-            input_gap=means[1],
-            reasoning_gap=means[2],
-            cec_by_group={name: group[0] for name, group in by_group.items()},
-            regimes=dict(zip(REGIMES, regimes, strict=True)),
+            input_gap=nan if "weighing" in lost else means[1],
+            reasoning_gap=nan if "weighing" in lost else means[2],
+            cec_by_group={name: group[0] for name, group in by_group.items()} if has_explanations else {},
+            regimes=dict.fromkeys(REGIMES, nan) if "regimes" in lost else dict(zip(REGIMES, regimes, strict=True)),
             distributions=distributions,
-            flips=regimes[2] + regimes[3],
+            flips=regimes[2] + regimes[3] if scope.decisions else nan,
         )
 
 
@@ -229,13 +238,19 @@ DISTANCE_EDGES = np.concatenate([[0.0], np.round(np.logspace(-3, 3, 121), 6)])
 PLANE_EDGES = (np.round(np.linspace(-1, 1, 41), 3), np.round(np.linspace(0, 1, 26), 3))
 
 
-def pair_distributions(pairs: pd.DataFrame) -> dict[str, Any]:
+def pair_distributions(
+    pairs: pd.DataFrame, is_scored: NDArray[np.bool_] | None = None, scope: Scope | None = None
+) -> dict[str, Any]:
     """Counts of pairs by group, enough to draw the charts of a report; sums of weights if people have weights.
 
     Parameters
     ----------
     pairs
         Table of pairs, as `AuditResult.pairs`.
+    is_scored
+        Which pairs could be scored; by default those with a CEC score.
+    scope
+        What can be found; by default everything. For a value, the bins of scores cover its whole range.
 
     Returns
     -------
@@ -252,36 +267,30 @@ def pair_distributions(pairs: pd.DataFrame) -> dict[str, Any]:
     >>> found["regimes"]["a"], found["plane"]["cells"]
     ({'A': 0, 'B': 1, 'C': 0, 'D': 0}, [[16, 7, 1]])
     """
-    scored = pairs[pairs["cec"].notna()]
+    scope = scope or Scope()
+    scored = pairs[pairs["cec"].notna() if is_scored is None else is_scored]
     people = pairs.drop_duplicates("person")
     groups = sorted(str(name) for name in pairs["group"].unique())
-    difference = scored["match_score"].to_numpy(dtype=float) - scored["score"].to_numpy(dtype=float)
+    explained = groups if scope.attributions else []
+    cells: list[Any] = []
+    if scope.attributions and scope.outcome == "score":
+        difference = scored["match_score"].to_numpy(dtype=float) - scored["score"].to_numpy(dtype=float)
+        cells = _cells(difference, scored["cec"].to_numpy(dtype=float), _weight(scored))
+    edges = SCORE_EDGES
+    if scope.outcome == "value":
+        edges = np.linspace(people["score"].min(), people["score"].max(), len(SCORE_EDGES))
     return {
-        "cec": _by_group(scored, "cec", CEC_EDGES, groups),
-        "placebo_cec": _by_group(scored, "placebo_cec", CEC_EDGES, groups),
+        "cec": _by_group(scored, "cec", CEC_EDGES, explained),
+        "placebo_cec": _by_group(scored, "placebo_cec", CEC_EDGES, explained),
         "distance": _by_group(scored, "distance", DISTANCE_EDGES, groups),
-        "score": _by_group(people, "score", SCORE_EDGES, groups),
+        "score": _by_group(people, "score", edges, [] if scope.outcome == "decision" else groups),
         "plane": {
             "difference_edges": PLANE_EDGES[0].tolist(),
             "cec_edges": PLANE_EDGES[1].tolist(),
-            "cells": _cells(difference, scored["cec"].to_numpy(dtype=float), _weight(scored)),
+            "cells": cells,
         },
-        "regimes": _regimes(scored, groups),
+        "regimes": {} if "regimes" in scope.not_possible else _regimes(scored, groups),
     }
-
-
-def histogram_of(people: pd.DataFrame, column: str) -> dict[str, Any]:
-    """Counts by group of a column on any scale, in bins as fine as those of scores, over its whole range.
-
-    Examples
-    --------
-    >>> found = histogram_of(pd.DataFrame({"group": ["a", "b"], "score": [3.0, 7.0]}), "score")
-    >>> found["edges"][0], found["edges"][-1], sum(found["counts"]["b"])
-    (3.0, 7.0, 1)
-    """
-    values = people[column].to_numpy(dtype=float)
-    edges = np.linspace(values.min(), values.max(), len(SCORE_EDGES))
-    return _by_group(people, column, edges, sorted(str(name) for name in people["group"].unique()))
 
 
 def merge_distributions(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, Any]:

@@ -204,12 +204,16 @@ class Columns:
         values = frame[self.label]
         if self.positive_label is None:
             return values
-        wanted = self.positive_label
-        if pd.api.types.is_bool_dtype(values.dtype):  # a file may write true, True or TRUE
-            wanted = wanted.capitalize()
-        is_favorable = values.astype(object).map(category_text, na_action="ignore").str.strip() == wanted
+        is_favorable = self.is_favorable(values)
         label = ~is_favorable if self.favorable == "low" else is_favorable
         return label.astype("int64").mask(values.isna())
+
+    def is_favorable(self, labels: pd.Series[Any]) -> pd.Series[bool]:
+        """Whether labels are the favorable value."""
+        wanted = self.positive_label or ""
+        if pd.api.types.is_bool_dtype(labels.dtype):  # a file may write true, True or TRUE
+            wanted = wanted.capitalize()
+        return labels.astype(object).map(category_text, na_action="ignore").str.strip() == wanted
 
 
 def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dropped: Sequence[str]) -> None:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.checking import without_unfit
 from evenhand.inputs.people import Columns, People
@@ -68,17 +70,22 @@ def read_people(
         asked = (*financial, *roles.keep_inputs)
         columns, left_out = without_unfit(columns, inputs, asked=asked, is_named=roles.features is not None)
         notes += left_out
+    if columns.label and columns.positive_label is not None:
+        _check_occurs(columns, file.table)
     people = columns.people_of(file.table, raw.where, is_part=False)
     if not len(people):
         raise InvalidInputError(f"{raw.where} has no row with both a label and a group.")
-    absent = 1 if columns.favorable == "low" else 0
-    if columns.positive_label is not None and (people.labels == absent).all():
-        labels = file.table.column(columns.label).drop_null().unique().to_pylist()
+    return people, notes
+
+
+def _check_occurs(columns: Columns, table: pa.Table) -> None:
+    """Reject a favorable value that the label does not have."""
+    labels = table.column(columns.label).drop_null().unique().to_pandas()
+    if not columns.is_favorable(labels).any():
         seen = sorted({str(value).strip() for value in labels})[:6]
         raise InvalidInputError(
             f"--positive-label {columns.positive_label!r} is not a value of the label, which has {seen}."
         )
-    return people, notes
 
 
 def quick_look(people: People, rows: Any, why_not: str) -> People:

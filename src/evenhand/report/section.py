@@ -201,6 +201,10 @@ class Section:
         """JSON Schema of the section's keys in the summary, by key."""
         return {} if self.result is None else {self.key: schema_of(self.result)}
 
+    def is_possible(self, scope: Any) -> bool:
+        """Whether what was given allows the section: what it does not allow is not computed."""
+        return not lacking({"scope": scope.to_dict()}, *self.needs)
+
     def is_present(self, summary: Summary) -> bool:
         """Whether the audit has what the section shows."""
         return (not self.reads or summary.get(self.reads) is not None) and not lacking(summary, *self.needs)

@@ -6,7 +6,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import altair as alt
+import numpy as np
+import pandas as pd
 
+from evenhand.auditing.batch import AuditSums
+from evenhand.auditing.evidence import Evidence
+from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.sections.evidence import evidence_of, excess_columns, excess_metric
 from evenhand.report.drawing import (
     MOST_FEATURES,
@@ -36,6 +41,31 @@ from evenhand.report.tables import (
     significance_flag,
     text,
 )
+
+
+def feature_table_of(fitted: Fitted, sums: AuditSums, evidence: Evidence | None) -> pd.DataFrame:
+    """For each feature: mean part of the CEC score, share, part of the excess, and mean attribution by group."""
+    if not fitted.scope.attributions:
+        return pd.DataFrame(columns=["feature", "contribution", "share"])
+    features, names = [str(column) for column in fitted.pool.table.columns], fitted.pool.groups.names
+    scored = float(sums.scored.sum())
+    contribution = sums.contributions / scored if scored else np.full(len(features), np.nan)
+    columns: dict[str, Any] = {
+        "feature": features,
+        "contribution": contribution,
+        "share": contribution / contribution.sum() if contribution.sum() > 0 else np.nan,
+    }
+    if evidence is not None:
+        estimates = [feature.estimate for feature in evidence.features]
+        columns |= {
+            "excess": [e.value for e in estimates],
+            "excess_low": [e.low for e in estimates],
+            "excess_high": [e.high for e in estimates],
+        }
+    for code, name in enumerate(names):
+        weight = float(sums.weights[code, 1])
+        columns[f"mean attribution: {name}"] = sums.attributions[code] / weight if weight else np.nan
+    return pd.DataFrame(columns).sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
 
 
 def feature_table(summary: Summary) -> Table:

@@ -4,11 +4,34 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import altair as alt
+import numpy as np
 from scipy import special
 
+from evenhand.arrays import Floats
+from evenhand.auditing.batch import AuditSums, ScoreCounts
+from evenhand.auditing.direction import own_score
+from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.scope import Scope
+from evenhand.auditing.summary import Outcome as OutcomeParts
+from evenhand.metrics import disparity
+from evenhand.metrics.disparity import (
+    CalibrationTable,
+    CutoffApprovals,
+    GapEstimate,
+    GroupErrorRates,
+    approval_disparity,
+    approval_disparity_by_cutoff,
+    group_calibration,
+    outcome_gaps,
+    score_disparity,
+    segmented_approvals,
+)
+from evenhand.metrics.estimate import RowWeights, not_estimable
+from evenhand.metrics.outcomes import GroupOutcome, group_outcomes, outcome_metrics
 from evenhand.metrics.roc import hanley_mcneil
 from evenhand.report.drawing import (
     NothingToDrawError,
@@ -45,6 +68,97 @@ from evenhand.report.tables import (
     significance_flag,
     text,
 )
+
+
+def outcome_of(fitted: Fitted, sums: AuditSums) -> OutcomeParts:
+    """What the model decides, by group: as much of it as can be found from what was given."""
+    rows, settings, names, scope = sums.scores, fitted.settings, fitted.pool.groups.names, fitted.scope
+    favorable, lost = settings.favorable or "high", scope.not_possible
+    labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.weights
+    outcomes = group_outcomes(labels, decision, score, codes, names, times)
+    why = {name: scope.note(key) for key, of_key in _LOST.items() if key in lost for name in of_key}
+    if scope.labels and scope.decisions and "errors" in lost:  # of a value, or of decisions, whose errors are known
+        why = {"auc": scope.note("errors")}
+    gaps = outcome_gaps(labels, decision, codes, names=names, frequency=times, random_state=settings.random_state)
+    approvals = approval_disparity(decision, codes, names=names, frequency=times)
+    errors: tuple[GroupErrorRates, ...] = ()
+    if scope.decisions and scope.labels:
+        errors = tuple(disparity.error_rates(labels, decision, score, codes, names=names, frequency=times))
+    if "errors" in lost:
+        nothing = not_estimable(scope.note("errors"))
+        errors = tuple(
+            replace(row, auc=nothing, mean_score_minus_observed_rate=nothing, brier_score=nothing) for row in errors
+        )
+    cutoffs: Iterable[CutoffApprovals] = ()
+    if scope.decisions and scope.outcome == "score":
+        cutoffs = approval_disparity_by_cutoff(score, codes, names=names, frequency=times)
+    own = own_score(score, favorable, settings.unit)
+    return OutcomeParts(
+        metrics={
+            name: not_estimable(why[name]) if name in why else metric
+            for name, metric in outcome_metrics(labels, decision, score, outcomes, times).items()
+        },
+        groups=tuple(_known(group, scope) for group in outcomes),
+        gaps={
+            name: GapEstimate(math.nan, name=name, note=why[name]) if name in why else gap for name, gap in gaps.items()
+        },
+        approvals=approvals if scope.decisions else replace(approvals, groups=(), note=scope.note("decisions")),
+        scores=() if scope.outcome == "decision" else tuple(score_disparity(own, codes, names=names, frequency=times)),
+        error_rates=errors,
+        cutoffs=tuple(replace(row, cutoff=own_score(row.cutoff, favorable, settings.unit)) for row in cutoffs),
+        segments={column: _segments(counts, names) for column, counts in sums.approvals.items()}
+        if scope.decisions
+        else {},
+        calibration=_calibration(rows, fitted),
+    )
+
+
+_LOST = {
+    "errors": ("auc", "f1", "accuracy", "eo_gap", "tpr_gap", "fpr_gap"),
+    "decisions": ("f1", "accuracy", "positive_rate", "eo_gap", "sp_gap", "tpr_gap", "fpr_gap"),
+}
+
+
+def _known(group: GroupOutcome, scope: Scope) -> GroupOutcome:
+    """Rates of a group, NaN where they need labels, decisions or scores that were not given."""
+    nan = math.nan
+    unknown: dict[str, Any] = {"auc": nan} if "errors" in scope.not_possible else {}
+    if not scope.decisions:
+        unknown |= dict.fromkeys(("positive_rate", "true_positive_rate", "false_positive_rate"), nan)
+    if not scope.labels:
+        unknown |= {"true_positive_rate": nan, "false_positive_rate": nan, "n_positive_label": None}
+    return replace(group, **unknown)
+
+
+def _calibration(rows: ScoreCounts, fitted: Fitted) -> CalibrationTable:
+    """Calibration of the model's scores. If low scores are good, they predict the unfavorable outcome."""
+    favorable = fitted.settings.favorable or "high"
+    outcome = "unfavorable outcome" if favorable == "low" else "favorable outcome"
+    why = fitted.scope.not_possible.get("errors", "")
+    if not fitted.model.has_probabilities:
+        why = f"The {fitted.model.kind} returns a margin, not a probability: calibrate it to compare it with labels."
+    elif not rows.weights.is_equal:
+        why = why or "Calibration by group is not computed for people with sampling weights."
+    if why:
+        return CalibrationTable(outcome, (), why)
+    found = group_calibration(
+        1 - rows.label if favorable == "low" else rows.label,
+        own_score(rows.score, favorable),
+        rows.group,
+        names=fitted.pool.groups.names,
+        frequency=rows.count,
+        random_state=fitted.settings.random_state,
+    )
+    return CalibrationTable(outcome, tuple(found))
+
+
+def _segments(counts: Mapping[str, Floats], names: tuple[str, ...]) -> tuple[Any, ...]:
+    cells = np.stack(list(counts.values()))
+    place, group, decision = np.nonzero(cells[..., 0])
+    count, total, squares = cells[place, group, decision].T
+    segment = np.asarray(list(counts), dtype=object)[place]
+    times = RowWeights(count.astype(np.int64), total, squares)
+    return tuple(segmented_approvals(decision, group, segment, names=names, frequency=times))
 
 
 def group_table(summary: Summary) -> Table:

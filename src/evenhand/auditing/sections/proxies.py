@@ -2,12 +2,52 @@
 
 from __future__ import annotations
 
-import altair as alt
+from collections.abc import Sequence
 
+import altair as alt
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from evenhand.auditing.finished import FinishedBatches
+from evenhand.metrics.proxies import ProxyScreen, proxy_screen
 from evenhand.report.drawing import MOST_FEATURES, NothingToDrawError, forest
 from evenhand.report.formatting import decimal, is_number, shortened
 from evenhand.report.section import AuditChart, Section, Summary
 from evenhand.report.tables import Column, Table, estimate, inside, joined, text
+from evenhand.system.hashing import person_hash
+
+PROXY_PEOPLE = 5_000
+"""Number of people in the proxy screen: a sample is enough for a screen."""
+
+_PROXY_FOLDS, _PROXY_TREES = 3, 25
+
+
+def screened_people(person: NDArray[np.int64], random_state: int) -> NDArray[np.int64]:
+    """Rows of the people who are screened for proxies: those with the lowest hashes, in row order."""
+    if len(person) <= PROXY_PEOPLE:
+        return np.arange(len(person))
+    order = np.argsort(person_hash(person, random_state), kind="stable")[:PROXY_PEOPLE]
+    return order[np.argsort(person[order])]
+
+
+def screen_for_proxies(
+    batches: FinishedBatches, numbers: Sequence[int], names: tuple[str, ...], random_state: int
+) -> ProxyScreen | None:
+    """Screen some people for proxies; None where fewer than two groups have people enough to hold some out."""
+    parts = [part for part in batches.crew.in_order(batches.screened, numbers) if part is not None]
+    codes = np.concatenate([np.zeros(0, dtype=np.int64), *(part for _, part in parts)])
+    if (np.bincount(codes, minlength=len(names)) >= 2 * _PROXY_FOLDS).sum() < 2:
+        return None
+    return proxy_screen(
+        pd.concat([table for table, _ in parts], ignore_index=True),
+        codes,
+        names=names,
+        n_folds=_PROXY_FOLDS,
+        n_trees=_PROXY_TREES,
+        max_people=PROXY_PEOPLE,
+        random_state=random_state,
+    )
 
 
 def proxy_table(summary: Summary) -> Table:

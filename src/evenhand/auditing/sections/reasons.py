@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import altair as alt
 
+from evenhand.auditing.batch import AuditSums
+from evenhand.auditing.evidence import Evidence
+from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.reasons import BASELINE, NO_BASELINE
+from evenhand.auditing.reasons import Reasons as ReasonsGiven
 from evenhand.report.drawing import (
     STEP,
     chart_of,
@@ -38,6 +44,17 @@ from evenhand.report.tables import (
 
 _PLACES = {"first": "first", "any": "among all"}
 NO_REASONS = "Not available: the audit has no reasons."
+
+
+def reasons_of(reference: Fitted, sums: AuditSums, reference_group: str, evidence: Evidence | None) -> ReasonsGiven:
+    """The reasons of declined people."""
+    given, groups = reference.reasons, reference.pool.groups.names
+    found = ReasonsGiven.of(sums.reasons, given.reason_map.names, groups, reference_group, given.n_reasons, BASELINE)
+    note = NO_BASELINE if given.explainer is None else found.note
+    found = replace(found, of_features=given.reason_map.of_feature, note=note)
+    if evidence is None:
+        return found
+    return found.with_placebos(evidence.agreement, evidence.reason_overlap, evidence.rank_overlap)
 
 
 def rate_table(summary: Summary) -> Table:

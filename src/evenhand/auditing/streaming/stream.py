@@ -18,7 +18,7 @@ import pyarrow as pa
 import torch
 from numpy.typing import NDArray
 
-from evenhand.auditing.assemble import FINISHING_STEPS, PROXY_PEOPLE, assemble
+from evenhand.auditing.assemble import FINISHING_STEPS, assemble
 from evenhand.auditing.audit import options_of
 from evenhand.auditing.direction import check_direction, notes_on_label, notes_on_scales
 from evenhand.auditing.finished import merge_batches
@@ -34,6 +34,7 @@ from evenhand.auditing.fitted import (
 from evenhand.auditing.identity import reference_hash
 from evenhand.auditing.options import AuditOptions, StreamOptions
 from evenhand.auditing.result import AuditResult
+from evenhand.auditing.sections.proxies import PROXY_PEOPLE
 from evenhand.auditing.streaming.engines import BatchWork, engine_of
 from evenhand.auditing.streaming.engines.local import BatchContext, computes_here
 from evenhand.auditing.streaming.engines.spark import at_rest
