@@ -34,8 +34,8 @@ class GroupCurve:
     auc, ks
         Area under the ROC curve (DeLong's interval), and largest distance between the rates (Newcombe's interval for
         the score at which they are farthest apart).
-    ks_standard_error, ks_score
-        Standard error of the distance, and that score.
+    ks_score
+        That score.
     score, true_positive_rate, false_positive_rate
         Points of the curve, at most 100: the shares of people with label 1, and with label 0, whose score is at least
         as favorable. The first point has no score, because no one's is more favorable.
@@ -46,7 +46,6 @@ class GroupCurve:
     n_positive_label: int
     auc: Estimate
     ks: Estimate
-    ks_standard_error: float
     ks_score: float
     score: tuple[float, ...]
     true_positive_rate: tuple[float, ...]
@@ -75,20 +74,20 @@ def group_curve(name: str, label: Ints, score: Any, weights: RowWeights, favorab
     levels, place = np.unique(-score, return_inverse=True)  # the most favorable first
     sums = [np.bincount(place, weights.total * (label == kind), minlength=len(levels)) for kind in (1, 0)]
     if not all(of_label.sum() for of_label in sums):
-        return GroupCurve(name, *counted, area, not_estimable(area.note), nan, nan, (), (), ())
+        return GroupCurve(name, *counted, area, not_estimable(area.note), nan, (), (), ())
     true, false = (np.concatenate([[0.0], np.cumsum(of_label) / of_label.sum()]) for of_label in sums)
     at = int(np.argmax(np.abs(true - false)))
     x, n = effective_counts(label, 2, (place < at).astype(np.int64), weights)
     shares, high = x / n, int(true[at] >= false[at])
     distance = newcombe(x[high], n[high], x[1 - high], n[1 - high], 0.95)
+    error = float(np.sqrt((shares * (1 - shares) / n).sum()))
     shown = own_score(-np.concatenate([[nan], levels]), favorable)
     kept = np.unique([0, at, len(true) - 1, *np.searchsorted(true + false, np.linspace(0, 2, _MOST_POINTS - 2))])
     return GroupCurve(
         name,
         *counted,
         area,
-        Estimate(value=float(distance.value), low=max(distance.low, 0.0), high=distance.high),
-        float(np.sqrt((shares * (1 - shares) / n).sum())),
+        Estimate(float(distance.value), max(distance.low, 0.0), distance.high, error),
         float(shown[at]),
         *(tuple(values[np.minimum(kept, len(true) - 1)].tolist()) for values in (shown, true, false)),
     )
@@ -220,5 +219,5 @@ class Roc(Section):
 
     def metrics(self, summary: Summary, reference: str) -> Iterable[AuditMetric]:
         for row in _groups(summary):
-            value, error = number(row["ks"]["value"]), number(row["ks_standard_error"])
+            value, error = (number(row["ks"][name]) for name in ("value", "standard_error"))
             yield AuditMetric(f"ks: {row['group']}", "other", f"KS distance, {row['group']}", value, error)
