@@ -77,12 +77,8 @@ def _sure(people: People) -> People:
     assert people.probabilities is not None
     put = people.probabilities.thresholded
     rows = np.flatnonzero(put >= 0)
-    return replace(
-        people.rows(rows),
-        groups=Groups(put[rows], people.probabilities.names),
-        probabilities=None,
-        given_probabilities=None,
-    )
+    known = replace(people, given_probabilities=None, probabilities=None).rows(rows)
+    return replace(known, groups=Groups(put[rows], people.probabilities.names))
 
 
 def _drawn(people: People, number: int, random_state: int) -> People:
