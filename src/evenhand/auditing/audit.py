@@ -175,7 +175,8 @@ def audit_people(
     """
     audited = audited_model(model, options, people.table)
     people, pool = seen_by(audited, people, pool, options)
-    people, pool = with_first_draw(people, pool, options.random_state)
+    if people.probabilities is not None or pool.probabilities is not None:
+        people, pool = with_first_draw(people, pool, options.random_state)
     financial = check_columns(options.financial_features, list(people.table.columns), "`financial_features`")
     check_finances_apart(pool, financial)
     if options.favorable is None:
@@ -212,17 +213,21 @@ def audit_seen(
         What is added to the result before draws of groups are pooled.
     """
     outcomes = people.outcomes if outcomes is None else outcomes
-    further = wanted_outcomes(outcomes, people.table if X is None else X, people, is_wanted=options.regressions)
+    further = None
+    if options.regressions or outcomes is not None:
+        further = wanted_outcomes(outcomes, people.table if X is None else X, people, is_wanted=options.regressions)
     fitted = Fitted.of(model, options, pool, len(people), scope)
     n_draws = 1 if people.probabilities is None else people.probabilities.n_draws
     n_steps = BATCH_STEPS + FINISHING_STEPS + n_draws - 1
     with shown_progress("audit", n_steps, is_shown=progress, after=PATIENCE) as advance:
         batch = audit_batch(fitted, people, advance=advance)
         result = _finished(fitted, batch, notes, advance)
-        gaps = () if result.evidence is None else result.evidence.score_gaps
-        regressions = regressions_of(fitted, batch, further, result.outcome.approvals.reference, gaps)
-        result = replace(result, regressions=regressions)
-        return pooled_over_draws(extended(result, fitted, batch), fitted, batch, advance)
+        if further is not None:
+            gaps = () if result.evidence is None else result.evidence.score_gaps
+            regressions = regressions_of(fitted, batch, further, result.outcome.approvals.reference, gaps)
+            result = replace(result, regressions=regressions)
+        result = extended(result, fitted, batch)
+        return result if people.probabilities is None else pooled_over_draws(result, fitted, batch, advance)
 
 
 def options_of(
