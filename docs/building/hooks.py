@@ -26,12 +26,13 @@ def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:
 def command_sections() -> Iterator[str]:
     """A heading and the help text of each command, in the order of ``evenhand --help``."""
     import typer
+    from typer.testing import CliRunner
 
     from evenhand.cli import app
 
     def sections(command: Any, name: str) -> Iterator[str]:
-        context = command.context_class(command, info_name=name, terminal_width=80, max_content_width=80)
-        yield f"## `{name}`\n\n```text\n{command.get_help(context)}\n```\n"
+        asked = CliRunner().invoke(app, [*name.split()[1:], "--help"], prog_name="evenhand", env={"COLUMNS": "100"})
+        yield f"## `{name}`\n\n```text\n{asked.output.strip()}\n```\n"
         for child in getattr(command, "commands", {}).values():
             yield from sections(child, f"{name} {child.name}")
 

@@ -304,7 +304,7 @@ def _parameter(option: Field[Any]) -> inspect.Parameter:
     taken = list[str] | None if option.name in _REPEATABLE else taken | None
     usual = "; ".join(option.default) if isinstance(option.default, tuple) else option.default
     default = f" [default: {usual}]" if usual and kind is not bool else ""
-    help_text = f"{option.metadata['help']}{default}"
+    help_text = f"{option.metadata['help']}{default}".replace("[", r"\[")  # not markup
     annotation = Annotated[taken, typer.Option(*names, help=help_text, rich_help_panel=_panel(option))]
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 

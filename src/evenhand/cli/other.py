@@ -12,7 +12,7 @@ from evenhand.cli.terminal import say
 from evenhand.exceptions import InvalidInputError
 
 data_app = typer.Typer(
-    help="List the datasets, save one as a table, or download one.", no_args_is_help=True, rich_markup_mode=None
+    help="List the datasets, save one as a table, or download one.", no_args_is_help=True, rich_markup_mode="rich"
 )
 
 
