@@ -386,7 +386,7 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
         raise InvalidInputError(f"There is no file {str(path)!r}.") from None
     except (ValueError, RecursionError) as error:  # a number of too many digits is no TOMLDecodeError
         raise InvalidInputError(f"{str(path)!r} is not valid TOML: {first_line(error)}.") from None
-    kinds = {option.name: _kind(option) for option in fields(plan)}  # type: ignore[arg-type]
+    kinds = {option.name: _kind(option) for option in fields(plan) if option.metadata}  # type: ignore[arg-type]
     optional = {option.name for option in fields(plan) if str(option.type).endswith(" | None")}  # type: ignore[arg-type]
     values = {}
     for key, value in settings.items():

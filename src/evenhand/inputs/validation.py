@@ -94,7 +94,9 @@ def moved_keywords(
                 f"`{name}` is {value!r}, but `{parameter}` has {present!r}: leave out `{name}`, which belongs in "
                 f"{options_type.__name__}."
             )
-    if not old or not are_moved:
+    if not old:
+        return options
+    if not are_moved:
         return replace(options, **old)
     given = ", ".join(f"{name}=..." for name in old)
     warn_caller(
