@@ -415,12 +415,13 @@ def fitted(loans, tmp_path_factory):
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     from evenhand.cli.jobs import train_table
-    from evenhand.cli.options import TablePlan
+    from evenhand.cli.options import TrainPlan
 
     folder = tmp_path_factory.mktemp("models")
     roles = {"label": "outcome", "group": ("sex",), "positive_label": "Approved", "drop": ("id",)}
-    plan = TablePlan(**roles, financial_features=("income", "debt"), drop_missing=True)
-    model, _ = train_table(loans, plan, cec_weight=0, equalized_odds_weight=0, epochs=5)
+    network = {"cec_weight": 0, "equalized_odds_weight": 0, "epochs": 5}
+    plan = TrainPlan(**roles, **network, financial_features=("income", "debt"), drop_missing=True)
+    model, _ = train_table(loans, plan)
     model.save(folder / "network")
     table = pd.read_csv(loans).dropna(subset=["sex", "outcome", "debt"])
     encoder = make_column_transformer(
