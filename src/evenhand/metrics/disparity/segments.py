@@ -126,16 +126,11 @@ def segmented_approvals(
     ones, people = effective_counts(cell, n_cells, approved, members.weights)
     worth = np.stack([people - ones, ones], axis=1).reshape(-1, n_groups, 2)
 
-    others = [code for code in range(n_groups) if code != reference_code]
     rows = []
-    for code in others:
+    for code in (code for code in range(n_groups) if code != reference_code):
         two = [code, reference_code]
-        segment_rows = tuple(
-            _segment_row(segment_name, of_segment, worth_of_segment, confidence, small_group)
-            for segment_name, of_segment, worth_of_segment in zip(
-                segment_names, counts[:, two], worth[:, two], strict=True
-            )
-        )
+        parts = zip(segment_names, counts[:, two], worth[:, two], strict=True)
+        segment_rows = tuple(_segment_row(*part, confidence, small_group) for part in parts)
         group_name, reference_name = members.names[code], members.names[reference_code]
         rows.append(_segmented(group_name, reference_name, segment_rows, worth[:, two], confidence))
     adjusted = holm([row.p_value for row in rows])
@@ -207,16 +202,12 @@ def _segment_row(name: str, counts: Ints, worth: Floats, confidence: float, smal
     if n1 and n0:
         ratio, odds_ratio = (interval(x1, n1, x0, n0, confidence) for interval in (koopman, cornfield))
     small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
-    (n_people_group, n_people_reference), (n_approved_group, n_approved_reference) = (
-        counts.sum(axis=1).tolist(),
-        counts[:, 1].tolist(),
-    )
     return SegmentApproval(
         segment=name,
-        n_people_group=n_people_group,
-        n_approved_group=n_approved_group,
-        n_people_reference=n_people_reference,
-        n_approved_reference=n_approved_reference,
+        n_people_group=int(counts[0].sum()),
+        n_approved_group=int(counts[0, 1]),
+        n_people_reference=int(counts[1].sum()),
+        n_approved_reference=int(counts[1, 1]),
         approval_rate_group=rate_estimate(x1, n1, confidence, reason),
         approval_rate_reference=rate_estimate(x0, n0, confidence, reason),
         approval_ratio_group_over_reference=ratio,
