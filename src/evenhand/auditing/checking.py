@@ -136,7 +136,7 @@ class CheckResult:
             ],
             "problems": [asdict(problem) for problem in self.problems],
             "groups": None if self.groups is None else {"name": self.groups.name, "counts": dict(self.groups.counts)},
-            "proposals": {role: None if roles[role] is None else asdict(roles[role]) for role in reversed(roles)},
+            "proposals": {role: one and asdict(one) for role, one in reversed(roles.items())},
             "positive_label": None if self.positive_label is None else self.positive_label[0],
             "config": self.config(),
         }
@@ -266,8 +266,8 @@ def check(
             raise InvalidInputError(
                 f"`positive_label` {positive_label!r} is not a value of the label {label.columns[0]!r}."
             )
-        is_given = positive_label is not None
-        positive = (positive_label, _GIVEN) if is_given else favorable_value(labels, label.columns[0])
+        guess = favorable_value(labels, label.columns[0])
+        positive = guess if positive_label is None else (positive_label, _GIVEN)
         is_favorable = texts == ("1" if positive is None else positive[0])
         favorable, n_without_label = is_favorable.astype(float).mask(labels.isna()), int(labels.isna().sum())
     groups = None if group_columns is None else _joined(group_columns)

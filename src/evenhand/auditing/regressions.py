@@ -361,14 +361,14 @@ def regress(
     described = {name: _described(name, values, units or {}) for name, values in outcomes.items()}
     parts = [("", "", np.ones(len(codes), dtype=bool))]
     notes = []
-    for column, values in by.items():
-        segments, counts = np.unique(values, return_counts=True)
+    for column, of_column in by.items():
+        segments, counts = np.unique(of_column, return_counts=True)
         if len(segments) > MOST_SEGMENTS:
             notes.append(
                 f"{column}: regressions cover the {MOST_SEGMENTS} of {len(segments)} values with the most people"
             )
             segments = segments[np.sort(np.argsort(-counts, kind="stable")[:MOST_SEGMENTS])]
-        parts += [(column, segment, values == segment) for segment in segments.tolist()]
+        parts += [(column, segment, of_column == segment) for segment in segments.tolist()]
     rows = []
     for column, segment, is_part in parts:
         for outcome, values in outcomes.items():

@@ -131,10 +131,10 @@ def segmented_approvals(
         two = [code, reference_code]
         parts = zip(segment_names, counts[:, two], worth[:, two], strict=True)
         segment_rows = tuple(_segment_row(*part, confidence, small_group) for part in parts)
-        group_name, reference_name = members.names[code], members.names[reference_code]
-        rows.append(_segmented(group_name, reference_name, segment_rows, worth[:, two], confidence))
-    adjusted = holm([row.p_value for row in rows])
-    return [replace(row, p_value_holm=float(p_holm)) for row, p_holm in zip(rows, adjusted, strict=True)]
+        names_of_two = members.names[code], members.names[reference_code]
+        rows.append(_segmented(*names_of_two, segment_rows, worth[:, two], confidence))
+    adjusted = holm([row.p_value for row in rows]).tolist()
+    return [replace(row, p_value_holm=p_holm) for row, p_holm in zip(rows, adjusted, strict=True)]
 
 
 def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
@@ -191,15 +191,12 @@ def _segment_row(name: str, counts: Ints, worth: Floats, confidence: float, smal
     """One segment, from numbers of people, and effective ones, by side (group, reference) and decision."""
     (denied1, x1), (denied0, x0) = worth.tolist()
     n1, n0 = denied1 + x1, denied0 + x0
-    if n1 == 0 or n0 == 0:
-        sides = [side for side, number in (("the group", n1), ("the reference", n0)) if number == 0]
-        reason = f"not informative: no one in {' or '.join(sides)}"
-    elif x1 + x0 == 0 or denied1 + denied0 == 0:
+    empty = [side for side, number in (("the group", n1), ("the reference", n0)) if number == 0]
+    reason = f"not informative: no one in {' or '.join(empty)}" if empty else ""
+    if not empty and (x1 + x0 == 0 or denied1 + denied0 == 0):
         reason = "not informative: everyone has the same decision"
-    else:
-        reason = ""
     ratio = odds_ratio = not_estimable(reason)
-    if n1 and n0:
+    if not empty:
         ratio, odds_ratio = (interval(x1, n1, x0, n0, confidence) for interval in (koopman, cornfield))
     small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
     return SegmentApproval(
