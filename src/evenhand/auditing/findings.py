@@ -437,21 +437,11 @@ def verdict(summary: Mapping[str, Any], findings: Sequence[Finding]) -> Verdict:
     outcome = summary["outcome"]
     is_constant = is_number(outcome["positive_rate"]) and bool(outcome["notes"].get("positive_rate"))
     headline = headline_of(findings) if findings else "Not compared with noise"
-    return Verdict(
-        headline=headline + ("; decisions hardly vary" if is_constant else ""),
-        sentences=tuple((NAMES[one.key], one.sentence) for one in findings) or _without_evidence(summary),
-        limits=_limits(summary, has_findings=bool(findings), is_constant=is_constant),
-        is_constant=is_constant,
-    )
-
-
-def _without_evidence(summary: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    cec = summary["cec"]
-    return (
+    sentences = [(NAMES[one.key], one.sentence) for one in findings] or [
         (
             "Measured",
-            f"Over {count(cec['n_pairs'])} pairs of comparable people from different groups, the mean CEC score is "
-            f"{decimal(cec['mean'])} (0: identical reasoning, 1: opposed), and {percent(summary['regimes']['B'])} of "
+            f"Over {count(summary['cec']['n_pairs'])} pairs of comparable people from different groups, the mean CEC score "
+            f"is {decimal(summary['cec']['mean'])} (0: identical reasoning, 1: opposed), and {percent(summary['regimes']['B'])} of "
             "pairs get the same decision for different reasons.",
         ),
         (
@@ -459,19 +449,21 @@ def _without_evidence(summary: Mapping[str, Any]) -> tuple[tuple[str, str], ...]
             "How much of this is matching noise is not known: the audit was run without evidence, so there are no "
             "placebo pairs to compare with.",
         ),
-    )
-
-
-def _limits(summary: Mapping[str, Any], *, has_findings: bool, is_constant: bool) -> str:
-    if is_constant:
-        return (
-            f"Decisions hardly vary ({percent(summary['outcome']['positive_rate'])} are favorable), so agreement "
-            "between people follows from that alone and does not speak for the model."
-        )
+    ]
     n = len(summary["settings"]["financial_features"])
-    has_labels = "scope" not in summary or summary["scope"]["has_labels"]
-    label = " and the label, and nothing else" if has_labels else ", and nothing else"
-    scope = f"people are compared here by {n} financial feature{'' if n == 1 else 's'}{label}"
-    if not has_findings:
-        return f"This is a description and supports no conclusion about groups: {scope}."
-    return f"None of this shows that anyone was treated lawfully or unlawfully: {scope}."
+    label = " and the label" if (summary.get("scope") or _WITH_MODEL)["has_labels"] else ""
+    scope = f"people are compared here by {n} financial feature{'' if n == 1 else 's'}{label}, and nothing else"
+    limits = f"None of this shows that anyone was treated lawfully or unlawfully: {scope}."
+    if is_constant:
+        limits = (
+            f"Decisions hardly vary ({percent(outcome['positive_rate'])} are favorable), so agreement between people "
+            "follows from that alone and does not speak for the model."
+        )
+    elif not findings:
+        limits = f"This is a description and supports no conclusion about groups: {scope}."
+    return Verdict(
+        headline=headline + ("; decisions hardly vary" if is_constant else ""),
+        sentences=tuple(sentences),
+        limits=limits,
+        is_constant=is_constant,
+    )

@@ -358,7 +358,13 @@ def regress(
     codes, names = groups.codes, groups.names
     if clusters is not None and len(np.unique(clusters)) == len(clusters):
         clusters = None
-    described = {name: _described(name, values, units or {}) for name, values in outcomes.items()}
+    described = {}
+    for name, values in outcomes.items():
+        known = values[np.isfinite(values)]
+        method: Method = "logit" if is_binary(values) else "ols"
+        unit = (units or {}).get(name, "share" if method == "logit" else "as given")
+        spread = float(known.mean()), float(known.std())
+        described[name] = RegressedOutcome(name, method, unit, len(known), len(values) - len(known), *spread)
     parts = [("", "", np.ones(len(codes), dtype=bool))]
     notes = []
     for column, of_column in by.items():
@@ -405,14 +411,6 @@ def regress(
     )
 
 
-def _described(name: str, values: Floats, units: Mapping[str, str]) -> RegressedOutcome:
-    known = values[np.isfinite(values)]
-    method: Method = "logit" if is_binary(values) else "ols"
-    unit = units.get(name, "share" if method == "logit" else "as given")
-    n_missing = len(values) - len(known)
-    return RegressedOutcome(name, method, unit, len(known), n_missing, float(known.mean()), float(known.std()))
-
-
 _DECISION, _PROBABILITY, _LOG_ODDS = "decision", "score, probability", "score, log-odds"
 _UNITS = {_DECISION: "share", _PROBABILITY: "probability", _LOG_ODDS: "log-odds"}
 _VALUE = "outcome"
@@ -433,12 +431,9 @@ def wanted_outcomes(outcomes: Any, X: Any, people: People, *, is_wanted: bool) -
                 "`outcomes` (--outcomes) are only used in regressions: add `regressions=True` (--regressions)."
             )
         return None
-    unfit = {"sampling weights": people.sample_weight, "groups known as probabilities": people.probabilities}
-    for what, given in unfit.items():
-        if given is not None:
-            raise InvalidInputError(
-                f"`regressions` (--regressions) cannot be combined with {what}: use only one of them."
-            )
+    if people.sample_weight is not None or people.probabilities is not None:
+        what = "groups known as probabilities" if people.sample_weight is None else "sampling weights"
+        raise InvalidInputError(f"`regressions` (--regressions) cannot be combined with {what}: use only one of them.")
     columns = further_outcomes(outcomes, X, len(people), inputs=[str(name) for name in people.table.columns])
     taken = [name for name in columns if name in (*_UNITS, _VALUE)]
     if taken:
