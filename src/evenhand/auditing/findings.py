@@ -440,9 +440,9 @@ def verdict(summary: Mapping[str, Any], findings: Sequence[Finding]) -> Verdict:
     sentences = [(NAMES[one.key], one.sentence) for one in findings] or [
         (
             "Measured",
-            f"Over {count(summary['cec']['n_pairs'])} pairs of comparable people from different groups, the mean CEC score "
-            f"is {decimal(summary['cec']['mean'])} (0: identical reasoning, 1: opposed), and {percent(summary['regimes']['B'])} of "
-            "pairs get the same decision for different reasons.",
+            f"Over {count(summary['cec']['n_pairs'])} pairs of comparable people from different groups, the mean CEC "
+            f"score is {decimal(summary['cec']['mean'])} (0: identical reasoning, 1: opposed), and "
+            f"{percent(summary['regimes']['B'])} of pairs get the same decision for different reasons.",
         ),
         (
             "Certainty",
