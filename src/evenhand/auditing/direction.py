@@ -149,7 +149,7 @@ def notes_on_scales(
 
 
 def _finite(values: pd.Series[Any]) -> NDArray[np.float64]:
-    numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    numbers: NDArray[np.float64] = values.to_numpy(dtype=np.float64, na_value=np.nan)
     return numbers[np.isfinite(numbers)]
 
 

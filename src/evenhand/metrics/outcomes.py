@@ -55,9 +55,9 @@ def group_outcomes(
     for code, name in enumerate(names):
         members = group == code
         labels, decisions, counts, times = (v[members] for v in (y, decision, weights.count, weights.total))
-        rates = [_mean(decisions, times * chosen) for chosen in (np.ones(len(labels)), labels == 1, labels == 0)]
+        rate, tpr, fpr = (_mean(decisions, t) for t in (times, times * (labels == 1), times * (labels == 0)))
         area = auc(labels, score[members], times)
-        outcomes.append(GroupOutcome(name, int(counts.sum()), int(counts @ labels), *rates, area))
+        outcomes.append(GroupOutcome(name, int(counts.sum()), int(counts @ labels), rate, tpr, fpr, area))
     return outcomes
 
 

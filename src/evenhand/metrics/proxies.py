@@ -157,8 +157,6 @@ def feature_strengths(
     names: Sequence[str] | None = None,
     n_folds: int = 5,
     max_people: int = 20_000,
-    confidence: float = 0.95,
-    random_state: int = 0,
 ) -> tuple[ProxyStrength, ...]:
     """How well each feature alone predicts the group, strongest first: `proxy_screen` without the trees.
 
@@ -168,7 +166,7 @@ def feature_strengths(
     >>> [row.auc for row in feature_strengths(pd.DataFrame({"fee": label * 9}), label)]
     [1.0]
     """
-    return _strengths(_Setting.of(X, group, names, n_folds, max_people, confidence, random_state))
+    return _strengths(_Setting.of(X, group, names, n_folds, max_people, confidence=0.95, random_state=0))
 
 
 def _strengths(setting: _Setting) -> tuple[ProxyStrength, ...]:
