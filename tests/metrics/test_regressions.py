@@ -43,7 +43,7 @@ def test_a_logit_is_that_of_statsmodels_with_its_marginal_effects(people, is_clu
     assert found.standard_error == pytest.approx(theirs.margeff_se[0], rel=1e-6)
     assert found.p_value == pytest.approx(theirs.pvalues[0], rel=1e-5)
     assert (found.low, found.high) == pytest.approx(tuple(theirs.conf_int()[0]), rel=1e-6)
-    assert (found.n_people, found.n_group, found.n_controls) == (600, is_group.sum(), 3)
+    assert (found.n, found.n_group, found.n_controls) == (600, is_group.sum(), 3)
 
 
 @pytest.mark.parametrize("is_clustered", [False, True])
@@ -81,7 +81,7 @@ def test_people_without_an_outcome_are_left_out(people):
     found = group_effect(np.where(known, price, np.nan), is_group, controls, method="ols")
     there = group_effect(price[known], is_group[known], controls.rows(known), method="ols")
     assert found == there
-    assert found.n_people == known.sum()
+    assert found.n == known.sum()
 
 
 def test_controls_that_repeat_others_are_left_out_and_named(people):

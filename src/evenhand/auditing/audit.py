@@ -333,7 +333,7 @@ def _finished(
             pool.table,
             *attributions,
             reason_table=output.reasons,
-            reason_codes=(found.reasons.people.codes, found.reasons.pool.codes),
+            reason_codes=(found.reasons.people.codes, found.reasons.source.pool.codes),
         ),
         n_reference=None if pool is people else len(pool),
         hashes=hashes if pool is people else {**hashes, "reference": reference_hash(pool)},

@@ -15,12 +15,13 @@ from evenhand.attribution import Explanation
 from evenhand.auditing.direction import own_score
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.identity import people_prints, person_buckets
-from evenhand.auditing.reasons import BatchReasons, ReasonSums
+from evenhand.auditing.reasons import BatchReasons
 from evenhand.auditing.triples import BatchEvidence, EvidenceSums, compare_batch
 from evenhand.inputs.people import People
 from evenhand.matching import MatchSums, Pairs
 from evenhand.metrics.cec import REGIMES, assign_regimes
 from evenhand.metrics.estimate import RowWeights
+from evenhand.metrics.reason_codes import ReasonCounts
 from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.scoring import score_pairs
@@ -224,7 +225,7 @@ class AuditSums:
     evidence: EvidenceSums | None
     attribution_method: str
     prints: NDArray[np.uint64]
-    reasons: ReasonSums
+    reasons: ReasonCounts
 
     @classmethod
     def of(
@@ -280,7 +281,7 @@ class AuditSums:
             evidence=None if evidence is None else evidence.sums,
             attribution_method=own.method,
             prints=people_prints(people),
-            reasons=reasons.sums(people.groups, pairs.person),
+            reasons=reasons.counts(people.groups, pairs.person),
         )
 
     def __add__(self, other: AuditSums) -> AuditSums:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -95,39 +95,35 @@ class CheckResult:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Everything suspicious, the most serious first."""
-        order = ("refuse", "warn", "note")
-        return tuple(sorted(self._found(), key=lambda problem: order.index(problem.severity)))
-
-    def _found(self) -> Iterator[Problem]:
         parts = {*_names(self.label), *_names(self.group)}
-        for column in self.checks:
-            is_input = column.name not in parts
-            for sign in column.signs:
-                if is_input or sign.kind in ("constant", "date", "saved index"):
-                    yield Problem(column.name, sign.kind, sign.severity, sign.sentence(column.name))
+        problems = [
+            Problem(column.name, sign.kind, sign.severity, sign.sentence(column.name))
+            for column in self.checks
+            for sign in column.signs
+            if column.name not in parts or sign.kind in ("constant", "date", "saved index")
+        ]
         if self.groups is not None:
             severities: dict[str, Severity] = {"small groups": "note", "many groups": "refuse", "one group": "refuse"}
             for kind, sentence in self.groups.sentences():
-                yield Problem(self.groups.name, kind, severities.get(kind, "warn"), sentence)
+                problems.append(Problem(self.groups.name, kind, severities.get(kind, "warn"), sentence))
         if self.n_without_label and self.label is not None:
             sentence = f"{self.n_without_label:,} people have no label; `drop_missing` leaves them out and counts them."
-            yield Problem(" & ".join(self.label.columns), "missing label", "warn", sentence)
+            problems.append(Problem(" & ".join(self.label.columns), "missing label", "warn", sentence))
+        order = ("refuse", "warn", "note")
+        return tuple(sorted(problems, key=lambda problem: order.index(problem.severity)))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data, from which page, terminal output and JSON are made."""
-        parts = {
-            **dict.fromkeys(_names(self.financial), "financial"),
-            **dict.fromkeys(_names(self.group), "group"),
-            **dict.fromkeys(_names(self.label), "label"),
-        }
-        left_out = self._dropped()
+        roles = {"financial": self.financial, "group": self.group, "label": self.label}
+        parts = dict.fromkeys(self._dropped(), "left out")
+        parts |= {name: role for role, proposal in roles.items() for name in _names(proposal)}
         return {
             "source": self.source,
             "n_rows": self.checks[0].n_rows,
             "columns": [
                 {
                     "column": column.name,
-                    "part": parts.get(column.name, "left out" if column.name in left_out else ""),
+                    "part": parts.get(column.name, ""),
                     "type": column.kind,
                     "missing": column.n_missing,
                     "distinct": column.n_distinct,
@@ -140,10 +136,7 @@ class CheckResult:
             ],
             "problems": [asdict(problem) for problem in self.problems],
             "groups": None if self.groups is None else {"name": self.groups.name, "counts": dict(self.groups.counts)},
-            "proposals": {
-                part: None if found is None else asdict(found)
-                for part, found in (("label", self.label), ("group", self.group), ("financial", self.financial))
-            },
+            "proposals": {role: one and asdict(one) for role, one in reversed(roles.items())},
             "positive_label": None if self.positive_label is None else self.positive_label[0],
             "config": self.config(),
         }
@@ -151,33 +144,27 @@ class CheckResult:
     def config(self) -> str:
         """The text of a TOML file for `evenhand audit --config`, with a comment on every setting."""
         choices = [
-            Choice("The column of the true outcome.", "label", _one(self.label), _reason(self.label)),
+            Choice(
+                "The column of the true outcome.", "label", next(iter(_names(self.label)), None), _reason(self.label)
+            )
         ]
         if self.positive_label is not None:
-            value, reason = self.positive_label
-            choices.append(
-                Choice("The value of the label that is good for the applicant.", "positive_label", value, reason)
-            )
+            about = "The value of the label that is good for the applicant."
+            choices.append(Choice(about, "positive_label", *self.positive_label))
+        about = "Columns on which two people must be similar to be comparable: the choice that matters most."
+        groups, finances = _names(self.group) or None, _names(self.financial) or None
         choices += [
-            Choice("The column of the protected attribute.", "group", _list(self.group), _reason(self.group)),
-            Choice(
-                "Columns on which two people must be similar to be comparable: the choice that matters most.",
-                "financial_features",
-                _list(self.financial),
-                _reason(self.financial),
-            ),
+            Choice("The column of the protected attribute.", "group", groups, _reason(self.group)),
+            Choice(about, "financial_features", finances, _reason(self.financial)),
             Choice(
                 "Columns that are not inputs. If the model names its inputs, those are used.", "drop", self._dropped()
             ),
         ]
         n_groupless = 0 if self.groups is None else self.groups.n_missing
         if n_groupless or self.n_without_label:
+            about = "Leave out people without a label or group; the report counts them."
             reason = f"{self.n_without_label:,} people have no label and {n_groupless:,} no group"
-            choices.append(
-                Choice(
-                    "Leave out people without a label or group; the report counts them.", "drop_missing", True, reason
-                )
-            )
+            choices.append(Choice(about, "drop_missing", True, reason))
         dropped = set(self._dropped())
         looks = [p.sentence for p in self.problems if p.column not in dropped and p.severity != "note"]
         return config_text(self.source, choices, looks) + (
@@ -188,12 +175,12 @@ class CheckResult:
     def _dropped(self) -> dict[str, str]:
         """Columns that should not be inputs, and why."""
         parts = {*_names(self.label), *_names(self.group), *_names(self.financial)}
-        found = {
+        signs = {
             column.name: next(sign.clause for sign in column.signs if sign.kind in _DROPPED)
             for column in self.checks
             if column.name not in parts and column.has(*_DROPPED)
         }
-        return {**dict.fromkeys(self.dropped, _GIVEN), **found}
+        return {**dict.fromkeys(self.dropped, _GIVEN), **signs}
 
     def write_config(self, path: str | os.PathLike[str]) -> Path:
         """Write `config` to a file, completely or not at all."""
@@ -267,26 +254,30 @@ def check(
     table = as_table(X)
     dropped = tuple(check_columns(drop, list(table.columns), "`drop`")) if drop else ()
     table = table.drop(columns=list(dropped))
-    names = list(table.columns)
     checks = check_table(table)
-    label, labels = _label(table, checks, y)
-    group, groups = _groups(table, checks, sensitive_features)
-    positive = None
-    if label is not None:
-        given = None if positive_label is None else (positive_label, _GIVEN)
-        positive = given or favorable_value(labels, label.columns[0])
-    if label is not None and positive_label is not None and positive_label not in _texts(labels).unique():
-        raise InvalidInputError(
-            f"`positive_label` {positive_label!r} is not a value of the label {label.columns[0]!r}."
-        )
+    label, label_columns = _role(table, y, propose_label(checks), "y", "--label")
+    group, group_columns = _role(table, sensitive_features, propose_group(checks), "sensitive_features", "--group")
     parts = {*_names(label), *_names(group)}
-    favorable = pd.Series(np.nan, index=table.index) if labels is None else _favorable(labels, positive)
+    favorable, positive, n_without_label = pd.Series(np.nan, index=table.index), None, 0
+    if label is not None and label_columns is not None:
+        labels = label_columns.iloc[:, 0]
+        texts = labels.astype(object).map(category_text, na_action="ignore").str.strip()
+        if positive_label is not None and positive_label not in texts.unique():
+            raise InvalidInputError(
+                f"`positive_label` {positive_label!r} is not a value of the label {label.columns[0]!r}."
+            )
+        guess = favorable_value(labels, label.columns[0])
+        positive = guess if positive_label is None else (positive_label, _GIVEN)
+        is_favorable = texts == ("1" if positive is None else positive[0])
+        favorable, n_without_label = is_favorable.astype(float).mask(labels.isna()), int(labels.isna().sum())
+    groups = None if group_columns is None else _joined(group_columns)
     told_apart = None if groups is None else groups.map(plain_name, na_action="ignore")
     checks, strength = with_associations(checks, table, favorable, told_apart, parts)
     if financial_features is None:
         financial = propose_financial(checks, [*parts], strength)
     else:
-        financial = Proposal(tuple(check_columns(financial_features, names, "`financial_features`")), _GIVEN)
+        names = check_columns(financial_features, list(table.columns), "`financial_features`")
+        financial = Proposal(tuple(names), _GIVEN)
     return CheckResult(
         checks=checks,
         groups=None if groups is None else check_groups(groups, " & ".join(_names(group)) or "sensitive_features"),
@@ -295,42 +286,23 @@ def check(
         financial=financial,
         positive_label=positive,
         dropped=dropped,
-        n_without_label=0 if labels is None else int(labels.isna().sum()),
+        n_without_label=n_without_label,
         source=source,
     )
 
 
-def _label(
-    table: pd.DataFrame,
-    checks: Sequence[ColumnCheck],
-    y: Any,
-) -> tuple[Proposal | None, Any]:
-    """The label's column and its values."""
-    if y is None:
-        proposed = propose_label(checks)
-        return proposed, None if proposed is None else table[proposed.columns[0]]
-    if isinstance(y, str):
-        (name,) = check_columns([y], list(table.columns), "`y` (--label)")
-        return Proposal((name,), _GIVEN), table[name]
-    values = _columns_of(y, table, "y").iloc[:, 0]
-    return Proposal((str(values.name),), _GIVEN), values
-
-
-def _groups(
-    table: pd.DataFrame,
-    checks: Sequence[ColumnCheck],
-    sensitive_features: Any,
-) -> tuple[Proposal | None, Any]:
-    """The group's columns, and the group of each row by name."""
-    given: Any = sensitive_features
+def _role(
+    table: pd.DataFrame, given: Any, proposed: Proposal | None, what: str, option: str
+) -> tuple[Proposal | None, pd.DataFrame | None]:
+    """The columns of the label or the group, and their values."""
     if given is None:
-        proposed = propose_group(checks)
-        return proposed, None if proposed is None else _joined(table[list(proposed.columns)])
-    if isinstance(given, str) or (isinstance(given, (list, tuple)) and set(map(str, given)) <= set(table.columns)):
-        names = check_columns(given, list(table.columns), "`sensitive_features` (--group)")
-        return Proposal(tuple(names), _GIVEN), _joined(table[names])
-    columns = _columns_of(given, table, "sensitive_features")
-    return Proposal(tuple(map(str, columns.columns)), _GIVEN), _joined(columns)
+        return proposed, None if proposed is None else table[list(proposed.columns)]
+    is_list_of_names = isinstance(given, (list, tuple)) and set(map(str, given)) <= set(table.columns)
+    if isinstance(given, str) or (what != "y" and is_list_of_names):
+        columns = table[check_columns(given, list(table.columns), f"`{what}` ({option})")]
+    else:
+        columns = _columns_of(given, table, what)
+    return Proposal(tuple(map(str, columns.columns)), _GIVEN), columns
 
 
 def _columns_of(values: Any, table: pd.DataFrame, what: str) -> pd.DataFrame:
@@ -354,25 +326,8 @@ def _joined(columns: pd.DataFrame) -> pd.Series[str]:
     return joined
 
 
-def _texts(labels: pd.Series[Any]) -> pd.Series[str]:
-    return labels.astype(object).map(category_text, na_action="ignore").str.strip()
-
-
-def _favorable(labels: pd.Series[Any], positive: tuple[str, str] | None) -> pd.Series[float]:
-    is_favorable = _texts(labels) == ("1" if positive is None else positive[0])
-    return is_favorable.astype(float).mask(labels.isna())
-
-
 def _names(proposal: Proposal | None) -> tuple[str, ...]:
     return () if proposal is None else proposal.columns
-
-
-def _one(proposal: Proposal | None) -> str | None:
-    return None if proposal is None else proposal.columns[0]
-
-
-def _list(proposal: Proposal | None) -> tuple[str, ...] | None:
-    return None if proposal is None else proposal.columns
 
 
 def _reason(proposal: Proposal | None) -> str:

@@ -112,8 +112,7 @@ def unit_factor(values: pd.Series[Any], fitted: FittedScale) -> float | None:
     >>> unit_factor(pd.Series(range(100)), shares), unit_factor(pd.Series(range(100)) / 100, shares)
     (100.0, None)
     """
-    numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    numbers = numbers[np.isfinite(numbers)]
+    numbers = _finite(values)
     if len(numbers) < _FEWEST or fitted.spread <= 0 or numbers.min() == numbers.max():
         return None
     center, ratio = float(numbers.mean()), float(numbers.std()) / fitted.spread
@@ -124,10 +123,7 @@ def unit_factor(values: pd.Series[Any], fitted: FittedScale) -> float | None:
 
 
 def notes_on_scales(
-    model: Any,
-    audited: AuditedModel,
-    table: pd.DataFrame,
-    reference: pd.DataFrame | None = None,
+    model: Any, audited: AuditedModel, table: pd.DataFrame, reference: pd.DataFrame | None = None
 ) -> tuple[str, ...]:
     """A sentence, and a Python warning, for each input whose unit differs from that of the model or the reference.
 
@@ -144,17 +140,17 @@ def notes_on_scales(
     fitted = fitted_scales(model, audited, [str(name) for name in table.columns])
     notes = _notes(table, numbers, fitted, "the model was fitted on")
     if not notes and reference is not None and reference is not table:
-        known = [name for name in numbers if is_number_column(reference[name])]
-        notes = _notes(table, known, {name: _scale_of(reference[name]) for name in known}, "the reference has")
+        known = {name: _finite(reference[name]) for name in numbers if is_number_column(reference[name])}
+        scales = {name: FittedScale(float(v.mean()), float(v.std())) for name, v in known.items() if len(v)}
+        notes = _notes(table, list(scales), scales, "the reference has")
     for note in notes:
         warn_caller(note)
     return notes
 
 
-def _scale_of(values: pd.Series[Any]) -> FittedScale:
-    numbers = values.to_numpy(dtype=np.float64, na_value=np.nan)
-    numbers = numbers[np.isfinite(numbers)]
-    return FittedScale(float(numbers.mean()), float(numbers.std())) if len(numbers) else FittedScale(0.0, 0.0)
+def _finite(values: pd.Series[Any]) -> NDArray[np.float64]:
+    numbers: NDArray[np.float64] = values.to_numpy(dtype=np.float64, na_value=np.nan)
+    return numbers[np.isfinite(numbers)]
 
 
 def _notes(table: pd.DataFrame, names: list[str], fitted: Mapping[str, FittedScale], where: str) -> tuple[str, ...]:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from scipy import stats
 
 from evenhand.auditing.options import FindingKey
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.estimate import size_found
+from evenhand.metrics.estimate import Plain, size_found
 from evenhand.metrics.proxies import PERFECT_PROXY
 from evenhand.report.formatting import count, decimal, is_number, listed, p_value, percent
 
@@ -39,27 +39,28 @@ def within_limit(limit: float, estimates: Sequence[Data], *, has_side: bool) -> 
     ['yes', 'open']
     """
     # All are smaller only if each one is, which needs no adjustment for their number.
-    if all(_is_inside(limit, one, has_side) for one in estimates):
+    if all(
+        is_number(one["low"])
+        and is_number(one["high"])
+        and one["high"] < limit
+        and (one["low"] > -limit or not has_side)
+        for one in estimates
+    ):
         return "yes"
     return "no" if beyond_limit(limit, estimates, has_side=has_side) else "open"
 
 
 def beyond_limit(limit: float, estimates: Sequence[Data], *, has_side: bool) -> list[Data]:
     """The estimates that are clearly larger, by intervals that allow for their number (Bonferroni)."""
-    return [one for one in estimates if _is_beyond(limit, one, has_side, len(estimates))]
-
-
-def _is_inside(limit: float, one: Data, has_side: bool) -> bool:
-    low, high = one["low"], one["high"]
-    return is_number(low) and is_number(high) and high < limit and (low > -limit or not has_side)
-
-
-def _is_beyond(limit: float, one: Data, has_side: bool, n: int) -> bool:
-    if not is_number(one["p_value"]):
-        return False
-    size = abs(one["value"]) if has_side else one["value"]
-    half = float(stats.t.ppf(1 - _LEVEL / (2 * n), one["df"])) * one["standard_error"]
-    return bool(size - half > limit)
+    level = 1 - _LEVEL / (2 * len(estimates))
+    return [
+        one
+        for one in estimates
+        if is_number(one["p_value"])
+        and (abs(one["value"]) if has_side else one["value"])
+        - float(stats.t.ppf(level, one["df"])) * one["standard_error"]
+        > limit
+    ]
 
 
 Answer = Literal["yes", "no", "open", "not possible"]
@@ -76,7 +77,7 @@ NAMES: dict[FindingKey, str] = {
 
 
 @dataclass(frozen=True)
-class Finding:
+class Finding(Plain):
     """The answer to one question.
 
     Attributes
@@ -112,11 +113,11 @@ class Finding:
     sentence: str
     limit: float | None = None
     within_limit: Answer | None = None
-    features: tuple[Mapping[str, Any], ...] = field(default=())
+    features: tuple[Mapping[str, Any], ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the summary."""
-        plain = asdict(self)
+        plain = super().to_dict()
         if self.key != "inputs":
             del plain["features"]
         return plain
@@ -127,42 +128,31 @@ def findings_of(summary: Data) -> tuple[Finding, ...]:
     if summary["evidence"] is None:
         return ()
     scope = summary.get("scope") or _WITH_MODEL
-    asked: dict[FindingKey, Callable[[Data], dict[str, Any]]] = {
-        "score_gap": _score_gap,
-        "inputs": _inputs,
-        "weighing": _weighing,
-        "excess": _excess,
-    }
-    found = [ask(summary) for key, ask in asked.items() if key not in scope["not_possible"]]
-    adjusted = holm([one["p_value"] for one in found])
-    n_asked = sum(is_number(one["p_value"]) for one in found)
-    limits = summary["settings"].get("limits") or {}
+    impossible, limits = scope["not_possible"], summary["settings"].get("limits") or {}
+    bases = [_basis(key, summary) for key in NAMES if key not in impossible]
+    adjusted = holm([basis["p_value"] for basis in bases]).tolist()
+    shared = {"n_asked": sum(is_number(basis["p_value"]) for basis in bases), "scope": scope}
     answered = [
-        _limited(
-            _answered({**one, "p_adjusted": float(p), "n_asked": n_asked, "scope": scope}),
-            limits.get(one["key"]),
-            one["estimates"],
-        )
-        for one, p in zip(found, adjusted, strict=True)
+        _answered({**basis, **shared, "p_adjusted": p}, limits.get(basis["key"]))
+        for basis, p in zip(bases, adjusted, strict=True)
     ]
-    answered += [_not_possible(key, scope["not_possible"][key]) for key in asked if key in scope["not_possible"]]
+    nan = math.nan
+    for key in (key for key in NAMES if key in impossible):
+        headline = f"{NAMES[key]}: not possible with the given inputs"
+        answered.append(
+            Finding(key, _QUESTIONS[key], nan, (nan, nan), "", nan, nan, "not possible", headline, impossible[key])
+        )
     return tuple(sorted(answered, key=lambda one: (_ORDER[one.answer], _last(one.p_adjusted), one.key != "inputs")))
 
 
 _WITH_MODEL: Data = {"outcome": "score", "has_labels": True, "has_decisions": True, "not_possible": {}}
 
 
-def _not_possible(key: FindingKey, why: str) -> Finding:
-    nan = math.nan
-    headline = f"{NAMES[key]}: not possible with the given inputs"
-    return Finding(key, _QUESTIONS[key], nan, (nan, nan), "", nan, nan, "not possible", headline, why)
-
-
 def headline_of(findings: Sequence[Finding]) -> str:
     """The strongest finding in a few words, or a statement that nothing was found."""
-    found = [one for one in findings if one.answer == "yes"]
-    if found:
-        return found[0].headline
+    strongest = next((one for one in findings if one.answer == "yes"), None)
+    if strongest is not None:
+        return strongest.headline
     n = sum(one.answer != "not possible" for one in findings)
     if n == len(findings):
         return "None of the four questions was answered with yes"
@@ -175,32 +165,26 @@ def _last(p: float | None) -> float:
     return math.inf if p is None or not is_number(p) else p
 
 
-def _estimate(key: FindingKey, estimate: Data, unit: str, p: float) -> dict[str, Any]:
-    return {
-        "key": key,
-        "estimate": estimate["value"],
-        "ci": (estimate["low"], estimate["high"]),
-        "unit": unit,
-        "p_value": p,
-        "of": estimate,
-        "estimates": [estimate],
-    }
+def _basis(key: FindingKey, summary: Data) -> dict[str, Any]:
+    """What a question is answered from: its estimate (`of`), and all `estimates` that a limit is compared with."""
+    if key == "inputs":
+        return _basis_of_inputs(summary)
+    if key == "score_gap":
+        gaps, named = summary["score_gaps"], summary["score_gap"]
+        gap = next(gap for gap in gaps if all(gap[side] == named[side] for side in ("group", "reference")))
+        basis = {"of": gap["total"], "unit": gap["unit"], "p_value": gap["p_adjusted"], "gap": gap}
+        return {"key": key, **basis, "estimates": [gap["total"] for gap in gaps]}
+    of = summary["evidence"]["reasoning_gap" if key == "weighing" else "cec"]
+    return {"key": key, "of": of, "unit": "CEC score", "p_value": of["p_value"], "estimates": [of]}
 
 
-def _score_gap(summary: Data) -> dict[str, Any]:
-    named = summary["score_gap"]["group"], summary["score_gap"]["reference"]
-    gap = next(gap for gap in summary["score_gaps"] if (gap["group"], gap["reference"]) == named)
-    every = [gap["total"] for gap in summary["score_gaps"]]
-    return {**_estimate("score_gap", gap["total"], gap["unit"], gap["p_adjusted"]), "gap": gap, "estimates": every}
-
-
-def _inputs(summary: Data) -> dict[str, Any]:
+def _basis_of_inputs(summary: Data) -> dict[str, Any]:
     """The largest input that stands out, for the two groups where one stands out most clearly.
 
     An input that nearly identifies the group and moves scores stands out whatever its p-value.
     """
-    gap = min(summary["score_gaps"], key=lambda gap: _last(gap["smallest_p"]))
-    proxies = summary["proxies"]
+    gaps, proxies = summary["score_gaps"], summary["proxies"]
+    gap = min(gaps, key=lambda gap: _last(gap["smallest_p"]))
     auc = {} if proxies is None else {row["feature"]: row["auc"] for row in proxies["features"]}
     features = [
         {
@@ -212,44 +196,31 @@ def _inputs(summary: Data) -> dict[str, Any]:
         }
         for row in gap["features"]
     ]
-    telling = [row for row in features if _last(-_known(row["tells_group_auc"])) < -PERFECT_PROXY and _moves(row)]
+    telling = [
+        row
+        for row in features
+        if _tells_group(row) and is_number(row["ci"][0]) and (row["ci"][0] > 0 or row["ci"][1] < 0)
+    ]
     clear = [row for row in features if row in telling or _last(row["p_adjusted"]) <= _LEVEL]
     clear.sort(key=lambda row: (row not in telling, -abs(row["estimate"])))
     first = clear[0] if clear else min(features, key=lambda row: _last(row["p_adjusted"]))
-    of = next(row for row in gap["features"] if row["feature"] == first["feature"])
-    # The groups were selected for their input: apply Bonferroni over the pairs of groups.
-    p = (
-        gap["smallest_p"]
-        if not is_number(gap["smallest_p"])
-        else min(1.0, gap["smallest_p"] * len(summary["score_gaps"]))
-    )
+    p = gap["smallest_p"]
     return {
-        **_estimate("inputs", of, gap["unit"], p),
+        "key": "inputs",
+        "of": next(row for row in gap["features"] if row["feature"] == first["feature"]),
+        "unit": gap["unit"],
+        # The groups were selected for their input: apply Bonferroni over the pairs of groups.
+        "p_value": min(1.0, p * len(gaps)) if is_number(p) else p,
         "gap": gap,
-        "estimates": [row for gap in summary["score_gaps"] for row in gap["features"]],
+        "estimates": [row for gap in gaps for row in gap["features"]],
         "features": features,
         "clear": clear,
         "telling": telling,
     }
 
 
-def _known(value: float) -> float:
-    return value if is_number(value) else 0.0
-
-
-def _moves(row: Data) -> bool:
-    low, high = row["ci"]
-    return is_number(low) and (low > 0 or high < 0)
-
-
-def _weighing(summary: Data) -> dict[str, Any]:
-    estimate = summary["evidence"]["reasoning_gap"]
-    return _estimate("weighing", estimate, "CEC score", estimate["p_value"])
-
-
-def _excess(summary: Data) -> dict[str, Any]:
-    estimate = summary["evidence"]["cec"]
-    return _estimate("excess", estimate, "CEC score", estimate["p_value"])
+def _tells_group(row: Data) -> bool:
+    return is_number(row["tells_group_auc"]) and row["tells_group_auc"] > PERFECT_PROXY
 
 
 _QUESTIONS: dict[FindingKey, str] = {
@@ -261,94 +232,67 @@ _QUESTIONS: dict[FindingKey, str] = {
 _OF_DECISIONS = "Do comparable people of different groups get different decisions?"
 
 
-def _answered(one: dict[str, Any]) -> Finding:
-    key, p_adjusted = one["key"], one["p_adjusted"]
-    telling = one.get("telling", [])
-    is_found = bool(telling) or (is_number(p_adjusted) and p_adjusted <= _LEVEL)
-    answer: Answer = "yes" if is_found else "open" if not is_number(p_adjusted) else "no"
+def _answered(basis: Data, limit: float | None) -> Finding:
+    key, of, p_adjusted = basis["key"], basis["of"], basis["p_adjusted"]
+    is_clear = is_number(p_adjusted) and p_adjusted <= _LEVEL
+    answer: Answer = "yes" if is_clear or basis.get("telling") else "no" if is_number(p_adjusted) else "open"
     words = {"score_gap": _score_words, "inputs": _input_words, "weighing": _weighing_words, "excess": _excess_words}
-    headline, sentence = words[key](one, answer)
-    is_of_decisions = key == "score_gap" and one["scope"]["outcome"] == "decision"
+    headline, sentence = words[key](basis, answer)
+    within: Answer | None = None
+    if limit is not None:
+        within = within_limit(limit, basis["estimates"], has_side=key in _SIGNED)
+        subject = _limited_size(key, limit, basis["estimates"])
+        shown = f"{limit:g}, the limit you set"
+        sentence += (
+            f" Whether {subject} is below {shown}, is open."
+            if within == "open"
+            else f" {subject[:1].upper()}{subject[1:]} is {'below' if within == 'yes' else 'above'} {shown}."
+        )
+    is_of_decisions = key == "score_gap" and basis["scope"]["outcome"] == "decision"
     return Finding(
         key=key,
         question=_OF_DECISIONS if is_of_decisions else _QUESTIONS[key],
-        estimate=one["estimate"],
-        ci=one["ci"],
-        unit=one["unit"],
-        p_value=one["p_value"],
+        estimate=of["value"],
+        ci=(of["low"], of["high"]),
+        unit=basis["unit"],
+        p_value=basis["p_value"],
         p_adjusted=p_adjusted,
         answer=answer,
         headline=headline,
         sentence=sentence,
-        features=tuple(one.get("features", ())),
+        limit=limit,
+        within_limit=within,
+        features=tuple(basis.get("features", ())),
     )
 
 
-def _limited(found: Finding, limit: float | None, estimates: Sequence[Data]) -> Finding:
-    """The finding, with the size of all its estimates compared with a limit."""
-    if limit is None:
-        return found
-    has_side = found.key in _SIGNED
-    within = within_limit(limit, estimates, has_side=has_side)
-    beyond = beyond_limit(limit, estimates, has_side=has_side)
-    subject = _limited_size(found.key, beyond, n=len(estimates))
-    shown = f"{limit:g}, the limit you set"
-    words = {
-        "yes": f"{subject[:1].upper()}{subject[1:]} is below {shown}.",
-        "no": f"{subject[:1].upper()}{subject[1:]} is above {shown}.",
-        "open": f"Whether {subject} is below {shown}, is open.",
-    }
-    return replace(found, limit=limit, within_limit=within, sentence=f"{found.sentence} {words[within]}")
-
-
-def _limited_size(key: FindingKey, beyond: Sequence[Data], n: int) -> str:
+def _limited_size(key: FindingKey, limit: float, estimates: Sequence[Data]) -> str:
     """What is compared with a limit: all estimates, or those beyond it."""
+    if key not in _SIGNED:
+        return "the difference in weights" if key == "weighing" else "the excess"
+    beyond = beyond_limit(limit, estimates, has_side=True)
     if key == "score_gap":
-        return "the gap" if n == 1 else "a gap between two groups" if beyond else "the gap between every two groups"
-    if key == "inputs":
-        names = list(dict.fromkeys(row["feature"] for row in beyond))
-        return f"the effect through {'each of ' if len(names) > 1 else ''}{listed(names) if names else 'every input'}"
-    return "the difference in weights" if key == "weighing" else "the excess"
+        one_of_many = "a gap between two groups" if beyond else "the gap between every two groups"
+        return "the gap" if len(estimates) == 1 else one_of_many
+    names = list(dict.fromkeys(row["feature"] for row in beyond))
+    return f"the effect through {'each of ' if len(names) > 1 else ''}{listed(names) if names else 'every input'}"
 
 
-def _sure(one: Data) -> str:
-    low, high = one["ci"]
-    shown = p_value(one["p_adjusted"])
+def _sure(basis: Data) -> str:
+    low, high = basis["of"]["low"], basis["of"]["high"]
+    shown = p_value(basis["p_adjusted"])
     return f"95% interval {decimal(low)} to {decimal(high)}, adjusted p {shown if shown[0] in '<>' else f'= {shown}'}"
 
 
-def _size_found(one: Data) -> str:
+def _size_found(basis: Data) -> str:
     """The smallest size that would have been found in 80% of audits.
 
     If it were the only effect, Holm would compare it with the level divided by the number of questions and, for a score
     gap, of pairs of groups.
     """
-    level, sides = _LEVEL / (one["n_asked"] * len(one["estimates"])), 2 if one["key"] in _SIGNED else 1
-    return decimal(size_found(one["of"]["standard_error"], one["of"]["df"], level, sides=sides))
-
-
-def _score_words(one: Data, answer: Answer) -> tuple[str, str]:
-    gap, scope = one["gap"], one["scope"]
-    name = "decision gap" if scope["outcome"] == "decision" else "score gap"
-    if answer == "open":
-        what = _COMPARED[scope["outcome"]]
-        return f"{name.capitalize()} not estimated", f"Whether {what} differ is not known: {one['of']['note']}."
-    at_equal = "At equal finances and label" if scope["has_labels"] else "At equal finances"
-    if one["of"]["standard_error"] == 0:
-        return f"No {name}", f"{at_equal}, {_SAME[scope['outcome']]}."
-    if answer == "no":
-        return (
-            f"No {name} found",
-            f"No {name} at equal finances was found between {gap['group']} and {gap['reference']} "
-            f"({decimal(one['estimate'])} {gap['unit']}; {_sure(one)}). A gap of {_size_found(one)} would have been "
-            "found in 80% of audits; smaller ones may exist.",
-        )
-    told = _told(one, scope["outcome"])
-    return (
-        f"{told} at equal finances",
-        f"{at_equal}, {told} ({_sure(one)}){_beside(gap, scope)}. This does not show why, or that the difference is "
-        "unjustified.",
-    )
+    level, sides = _LEVEL / (basis["n_asked"] * len(basis["estimates"])), 2 if basis["key"] in _SIGNED else 1
+    size = decimal(size_found(basis["of"]["standard_error"], basis["of"]["df"], level, sides=sides))
+    return f"of {size} would have been found in 80% of audits; smaller ones may exist"
 
 
 _COMPARED = {"score": "scores", "value": "outcomes", "decision": "decisions"}
@@ -359,47 +303,60 @@ _SAME = {
 }
 
 
-def _told(one: Data, outcome: str) -> str:
-    """Who is worse off, and by how much."""
-    gap, value = one["gap"], one["estimate"]
-    if outcome == "decision":
-        often = f"{decimal(abs(100 * value), 1)} points {'less' if value < 0 else 'more'} often"
-        return f"{gap['group']} gets favorable decisions {often} than {gap['reference']}"
-    if outcome == "value":
-        side = "worse" if value < 0 else "better"
-        return f"{gap['group']} is {decimal(abs(value))} {gap['unit']} {side} off than {gap['reference']}"
-    side = "lower" if value < 0 else "higher"
-    return f"{gap['group']} scores {decimal(abs(value))} {gap['unit']} {side} than {gap['reference']}"
-
-
-def _beside(gap: Data, scope: Data) -> str:
-    """The gap in probability and in decisions, if there are any."""
-    points = f", {decimal(abs(100 * gap['probability']['value']), 1)} points of probability"
-    favor = (
-        f"; of {gap['n_favor_group'] + gap['n_favor_reference']:,} pairs with different decisions, "
-        f"{gap['n_favor_reference']:,} favor {gap['reference']}"
-        if scope["has_decisions"]
-        else ""
+def _score_words(basis: Data, answer: Answer) -> tuple[str, str]:
+    gap, scope, of = basis["gap"], basis["scope"], basis["of"]
+    outcome, group, reference, value = scope["outcome"], gap["group"], gap["reference"], of["value"]
+    name = "decision gap" if outcome == "decision" else "score gap"
+    if answer == "open":
+        return f"{name.capitalize()} not estimated", f"Whether {_COMPARED[outcome]} differ is not known: {of['note']}."
+    at_equal = "At equal finances and label" if scope["has_labels"] else "At equal finances"
+    if of["standard_error"] == 0:
+        return f"No {name}", f"{at_equal}, {_SAME[outcome]}."
+    if answer == "no":
+        return (
+            f"No {name} found",
+            f"No {name} at equal finances was found between {group} and {reference} ({decimal(value)} {gap['unit']}; "
+            f"{_sure(basis)}). A gap {_size_found(basis)}.",
+        )
+    size = f"{decimal(abs(value))} {gap['unit']}"
+    told = {
+        "decision": f"{group} gets favorable decisions {decimal(abs(100 * value), 1)} points "
+        f"{'less' if value < 0 else 'more'} often than {reference}",
+        "value": f"{group} is {size} {'worse' if value < 0 else 'better'} off than {reference}",
+        "score": f"{group} scores {size} {'lower' if value < 0 else 'higher'} than {reference}",
+    }[outcome]
+    beside = ""
+    if outcome == "score":
+        beside += f", {decimal(abs(100 * gap['probability']['value']), 1)} points of probability"
+    if scope["has_decisions"]:
+        beside += (
+            f"; of {gap['n_favor_group'] + gap['n_favor_reference']:,} pairs with different decisions, "
+            f"{gap['n_favor_reference']:,} favor {reference}"
+        )
+    return (
+        f"{told} at equal finances",
+        f"{at_equal}, {told} ({_sure(basis)}){beside}. This does not show why, or that the difference is unjustified.",
     )
-    return f"{points if scope['outcome'] == 'score' else ''}{favor}"
 
 
-def _input_words(one: Data, answer: Answer) -> tuple[str, str]:
-    gap = one["gap"]
+def _input_words(basis: Data, answer: Answer) -> tuple[str, str]:
+    gap = basis["gap"]
     if answer == "open":
         return "Inputs not tested", "No input has a value in enough people to be tested."
     if answer == "no":
         return (
             "No input stands out",
             f"No single input makes a difference between {gap['group']} and {gap['reference']} at equal finances that "
-            f"chance could not explain (smallest p {p_value(gap['smallest_p'])}, adjusted for {len(one['features'])} "
+            f"chance could not explain (smallest p {p_value(gap['smallest_p'])}, adjusted for {len(basis['features'])} "
             "inputs).",
         )
-    named = one["clear"][:3]
-    shown = [f"{row['feature']} ({decimal(row['estimate'])} {gap['unit']}{_telling(row)})" for row in named]
-    first = named[0]
+    shown = []
+    for row in basis["clear"][:3]:
+        telling = f", predicts the group with AUC {decimal(row['tells_group_auc'], 2)}" if _tells_group(row) else ""
+        shown.append(f"{row['feature']} ({decimal(row['estimate'])} {gap['unit']}{telling})")
+    first = basis["clear"][0]
     headline = f"{first['feature']} moves scores by {decimal(abs(first['estimate']))} {gap['unit']} between groups"
-    if one["telling"]:
+    if basis["telling"]:
         headline += f", and predicts the group (AUC {decimal(first['tells_group_auc'], 2)})"
     return (
         headline,
@@ -408,59 +365,49 @@ def _input_words(one: Data, answer: Answer) -> tuple[str, str]:
     )
 
 
-def _telling(row: Data) -> str:
-    auc = row["tells_group_auc"]
-    return f", predicts the group with AUC {decimal(auc, 2)}" if is_number(auc) and auc > PERFECT_PROXY else ""
-
-
-def _weighing_words(one: Data, answer: Answer) -> tuple[str, str]:
+def _weighing_words(basis: Data, answer: Answer) -> tuple[str, str]:
+    value = basis["of"]["value"]
     if answer == "open":
-        return "Weights not compared", f"Whether weights differ is not known: {one['of']['note']}."
-    value, error = one["estimate"], one["of"]["standard_error"]
+        return "Weights not compared", f"Whether weights differ is not known: {basis['of']['note']}."
+    if answer == "no" and basis["of"]["standard_error"] == 0:
+        return "The same weights for everyone", "The model weighs the same inputs the same way for everyone."
     if answer == "no":
-        if error == 0:
-            return "The same weights for everyone", "The model weighs the same inputs the same way for everyone."
         return (
             "No difference in weights found",
             f"No evidence was found that the same inputs are weighed differently between groups ({decimal(value)}; "
-            f"{_sure(one)}). A difference of {_size_found(one)} would have been found in 80% of audits; smaller ones "
-            "may exist.",
+            f"{_sure(basis)}). A difference {_size_found(basis)}.",
         )
     angle = math.degrees(2 * math.asin(min(max(value, 0.0), 1.0)))
     return (
         "The model weighs the same inputs differently for different groups",
         f"The same inputs are weighed differently for comparable people of different groups: by {decimal(value)} more "
-        f"than within a group ({_sure(one)}), as if explanations were rotated by {decimal(angle, 1)} degrees. This "
+        f"than within a group ({_sure(basis)}), as if explanations were rotated by {decimal(angle, 1)} degrees. This "
         "does not show which weights are right.",
     )
 
 
-def _excess_words(one: Data, answer: Answer) -> tuple[str, str]:
+def _excess_words(basis: Data, answer: Answer) -> tuple[str, str]:
+    value, high = basis["of"]["value"], basis["of"]["high"]
     if answer == "open":
-        return "Explanations not compared", f"Whether explanations differ is not known: {one['of']['note']}."
-    value = one["estimate"]
+        return "Explanations not compared", f"Whether explanations differ is not known: {basis['of']['note']}."
     if answer == "no":
-        high = one["ci"][1]
-        spread = (
-            " Explanations vary less across groups than within: the groups' explanations differ in spread."
-            if is_number(high) and high < 0
-            else ""
-        )
+        is_spread = is_number(high) and high < 0
+        spread = " Explanations vary less across groups than within: the groups' explanations differ in spread."
         return (
             "No excess over placebo pairs was found",
             f"No evidence was found that explanations are farther apart across groups than within ({decimal(value)}; "
-            f"{_sure(one)}).{spread}",
+            f"{_sure(basis)}).{spread if is_spread else ''}",
         )
     return (
         f"Explanations are {decimal(value)} farther apart across groups than within",
         f"The CEC score of comparable people of different groups is {decimal(value)} higher than that of equally "
-        f"distant people of the same group ({_sure(one)}). This does not show whether inputs or weights make the "
+        f"distant people of the same group ({_sure(basis)}). This does not show whether inputs or weights make the "
         "difference.",
     )
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(Plain):
     """The conclusion of an audit, in words.
 
     Attributes
@@ -481,10 +428,6 @@ class Verdict:
     limits: str
     is_constant: bool
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data for the summary."""
-        return asdict(self)
-
 
 def verdict(summary: Mapping[str, Any], findings: Sequence[Finding]) -> Verdict:
     """The verdict on the summary of an audit (`AuditResult.to_dict`) and its findings.
@@ -494,41 +437,33 @@ def verdict(summary: Mapping[str, Any], findings: Sequence[Finding]) -> Verdict:
     outcome = summary["outcome"]
     is_constant = is_number(outcome["positive_rate"]) and bool(outcome["notes"].get("positive_rate"))
     headline = headline_of(findings) if findings else "Not compared with noise"
-    return Verdict(
-        headline=headline + ("; decisions hardly vary" if is_constant else ""),
-        sentences=tuple((NAMES[one.key], one.sentence) for one in findings) or _without_evidence(summary),
-        limits=_limits(summary, has_findings=bool(findings), is_constant=is_constant),
-        is_constant=is_constant,
-    )
-
-
-def _without_evidence(summary: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    cec = summary["cec"]
-    return (
+    sentences = [(NAMES[one.key], one.sentence) for one in findings] or [
         (
             "Measured",
-            f"Over {count(cec['n_pairs'])} pairs of comparable people from different groups, the mean CEC score is "
-            f"{decimal(cec['mean'])} (0: identical reasoning, 1: opposed), and {percent(summary['regimes']['B'])} of "
-            "pairs get the same decision for different reasons.",
+            f"Over {count(summary['cec']['n_pairs'])} pairs of comparable people from different groups, the mean CEC "
+            f"score is {decimal(summary['cec']['mean'])} (0: identical reasoning, 1: opposed), and "
+            f"{percent(summary['regimes']['B'])} of pairs get the same decision for different reasons.",
         ),
         (
             "Certainty",
             "How much of this is matching noise is not known: the audit was run without evidence, so there are no "
             "placebo pairs to compare with.",
         ),
-    )
-
-
-def _limits(summary: Mapping[str, Any], *, has_findings: bool, is_constant: bool) -> str:
-    if is_constant:
-        return (
-            f"Decisions hardly vary ({percent(summary['outcome']['positive_rate'])} are favorable), so agreement "
-            "between people follows from that alone and does not speak for the model."
-        )
+    ]
     n = len(summary["settings"]["financial_features"])
-    has_labels = "scope" not in summary or summary["scope"]["has_labels"]
-    label = " and the label, and nothing else" if has_labels else ", and nothing else"
-    scope = f"people are compared here by {n} financial feature{'' if n == 1 else 's'}{label}"
-    if not has_findings:
-        return f"This is a description and supports no conclusion about groups: {scope}."
-    return f"None of this shows that anyone was treated lawfully or unlawfully: {scope}."
+    label = " and the label" if (summary.get("scope") or _WITH_MODEL)["has_labels"] else ""
+    scope = f"people are compared here by {n} financial feature{'' if n == 1 else 's'}{label}, and nothing else"
+    limits = f"None of this shows that anyone was treated lawfully or unlawfully: {scope}."
+    if is_constant:
+        limits = (
+            f"Decisions hardly vary ({percent(outcome['positive_rate'])} are favorable), so agreement between people "
+            "follows from that alone and does not speak for the model."
+        )
+    elif not findings:
+        limits = f"This is a description and supports no conclusion about groups: {scope}."
+    return Verdict(
+        headline=headline + ("; decisions hardly vary" if is_constant else ""),
+        sentences=tuple(sentences),
+        limits=limits,
+        is_constant=is_constant,
+    )

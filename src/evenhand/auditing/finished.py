@@ -127,7 +127,7 @@ class BatchOutput:
             nulls=nulls,
             screened=people.table.iloc[screened],
             screened_groups=people.groups.codes[screened],
-            reasons=found.reasons.table(people, row),
+            reasons=found.reasons.people.table(found.reasons.source.reason_map.names, people, row),
         )
 
 

@@ -14,7 +14,7 @@ from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.direction import check_direction, notes_on_label
 from evenhand.auditing.fitted import Fitted, check_finances_apart
 from evenhand.auditing.options import AuditOptions, Favorable, ReasonMapLike, check_value
-from evenhand.auditing.reasons import PeopleReasons, reason_table, reasons_of_codes
+from evenhand.auditing.reasons import PeopleReasons, reasons_of_codes
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.scope import DECISION_UNIT, Scope
@@ -80,11 +80,10 @@ def with_given_reasons(
     )
     is_declined = found.decision == 0
     declined = PeopleReasons(np.where(is_declined[:, None], places, -1), is_declined)
-    groups = np.asarray(people.groups.names, dtype=object)[people.groups.codes]
     assert isinstance(result.source, PairsInMemory)
     source = replace(
         result.source,
-        reason_table=reason_table(declined, names, np.arange(len(people)), groups, people.ids),
+        reason_table=declined.table(names, people),
         reason_codes=(declined.codes, declined.codes),
     )
     return replace(result, source=source, reason_codes=reasons)

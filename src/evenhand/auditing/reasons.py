@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.validation import Groups
 from evenhand.matching import Pairs
 from evenhand.matching.placebos import N_NEAR, PlaceboPairs
-from evenhand.metrics.estimate import Estimate, p_above
+from evenhand.metrics.estimate import Estimate, Plain, p_above
 from evenhand.metrics.excess import excess_columns
 from evenhand.metrics.reason_codes import (
     NO_REASON,
@@ -48,8 +48,6 @@ from evenhand.metrics.reason_codes import (
 )
 from evenhand.models.explaining import Explainer
 
-_NO_ONE_DECLINED = "no one is declined"
-
 
 @dataclass(frozen=True, eq=False)
 class PeopleReasons:
@@ -63,22 +61,53 @@ class PeopleReasons:
         Who has an unfavorable decision.
     shares
         Share of each reason in everything that lowers the person's score, of shape (n, k); None for given codes.
+    explanation
+        Explanations of the declined, in order; None if there are none.
     """
 
     codes: Ints
     is_declined: Bools
     shares: Floats | None = None
+    explanation: Explanation | None = None
+
+    def explained(self, rows: Ints) -> Explanation:
+        """Explanations of some people, all of them declined."""
+        assert self.explanation is not None
+        place = np.cumsum(self.is_declined)[rows] - 1
+        return self.explanation.rows(torch.as_tensor(place, device=self.explanation.logit.device))
+
+    def table(self, names: Sequence[str], people: People, person: Ints | None = None) -> pd.DataFrame:
+        """One row per declined person: person, group, decision, reason_1, ..., and share_1, ... of attributions.
+
+        People are numbered from 0, or by `person`.
+        """
+        rows = np.flatnonzero(self.is_declined)
+        words = np.array([*names, None], dtype=object)  # -1 refers to the last
+        columns: dict[str, Any] = {"person": rows if person is None else person[rows]}
+        if people.ids is not None:
+            columns["person_id"] = people.ids[rows]
+        columns["group"] = np.asarray(people.groups.names, dtype=object)[people.groups.codes[rows]]
+        columns["decision"] = np.zeros(len(rows), dtype=np.int64)
+        columns |= {f"reason_{k + 1}": words[column[rows]] for k, column in enumerate(self.codes.T)}
+        if self.shares is not None:
+            columns |= {f"share_{k + 1}": column[rows] for k, column in enumerate(self.shares.T)}
+        return pd.DataFrame(columns)
+
+    def counts(self, groups: Ints, n_reasons: int, n_groups: int, person: Ints, agreement: Floats) -> ReasonCounts:
+        """Counts over people of `groups`, and over pairs whose people are the rows `person`."""
+        codes, declined = self.codes[self.is_declined], groups[self.is_declined]
+        return ReasonCounts.of(codes, declined, n_reasons, n_groups, groups[person], agreement)
 
     def agreement(self, rows: Ints, others: PeopleReasons, other_rows: Ints) -> Floats:
         """How alike the reasons of pairs are, of shape (n_pairs, 2): share in common, and rank-biased overlap.
 
         NaN unless both are declined and one of them has a reason.
         """
-        found = np.full((len(rows), 2), np.nan)
+        alike = np.full((len(rows), 2), np.nan)
         both = np.flatnonzero(self.is_declined[rows] & others.is_declined[other_rows] & (other_rows >= 0))
         first, second = self.codes[rows[both]], others.codes[other_rows[both]]
-        found[both] = np.column_stack([shared_share(first, second), rank_overlap(first, second)])
-        return found
+        alike[both] = np.column_stack([shared_share(first, second), rank_overlap(first, second)])
+        return alike
 
     def of_triples(self, pool: PeopleReasons, triples: PlaceboPairs) -> Floats:
         """Agreement of each near triple's pair and of its placebo pair, of shape (n_triples, 2, 2).
@@ -86,50 +115,14 @@ class PeopleReasons:
         NaN unless all three people are declined, so that a pair and its placebo pair are always compared together. With
         farther triples, the test raises too many false alarms if groups depend on finances.
         """
-        pair = self.agreement(triples.person, pool, triples.other)
-        placebo = self.agreement(triples.person, pool, triples.own)
-        found = np.stack([pair, placebo], axis=1)
-        found[np.isnan(found).any(axis=(1, 2)) | (triples.rank > N_NEAR)] = np.nan
-        return found
-
-
-@dataclass(frozen=True, eq=False)
-class ReasonSums:
-    """Counts and sums over people and pairs; those of parts of the people can be added.
-
-    Attributes
-    ----------
-    counts
-        How often each reason is given.
-    n_pairs, agreement
-        Pairs of two declined people by group of the person, of shape (G,), and sums of the overlap of their reasons,
-        of shape (G, 2): see `PeopleReasons.agreement`.
-    """
-
-    counts: ReasonCounts
-    n_pairs: Ints
-    agreement: Floats
-
-    @classmethod
-    def of(
-        cls, reasons: PeopleReasons, groups: Ints, n_reasons: int, n_groups: int, person: Ints, agreement: Floats
-    ) -> ReasonSums:
-        """Sums over people of `groups`, and over pairs whose people are the rows `person`."""
-        declined = reasons.is_declined
-        known = np.flatnonzero(~np.isnan(agreement[:, 0]))
-        group = groups[person[known]]
-        return cls(
-            ReasonCounts.of(reasons.codes[declined], groups[declined], n_reasons, n_groups),
-            np.bincount(group, minlength=n_groups),
-            np.column_stack([np.bincount(group, column, minlength=n_groups) for column in agreement[known].T]),
-        )
-
-    def __add__(self, other: ReasonSums) -> ReasonSums:
-        return ReasonSums(self.counts + other.counts, self.n_pairs + other.n_pairs, self.agreement + other.agreement)
+        sides = [self.agreement(triples.person, pool, side) for side in (triples.other, triples.own)]
+        alike = np.stack(sides, axis=1)
+        alike[np.isnan(alike).any(axis=(1, 2)) | (triples.rank > N_NEAR)] = np.nan
+        return alike
 
 
 @dataclass(frozen=True)
-class Reasons:
+class Reasons(Plain):
     """The reasons for unfavorable decisions.
 
     Attributes
@@ -180,12 +173,18 @@ class Reasons:
 
     @classmethod
     def of(
-        cls, sums: ReasonSums, names: Sequence[str], groups: Sequence[str], reference: str, n_reasons: int, source: str
+        cls,
+        counts: ReasonCounts,
+        names: Sequence[str],
+        groups: Sequence[str],
+        reference: str,
+        n_reasons: int,
+        source: str,
     ) -> Reasons:
-        """Results from sums over all people; `with_placebos` adds the placebo pairs."""
-        counts, n_pairs = sums.counts, int(sums.n_pairs.sum())
-        means = (sums.agreement.sum(axis=0) / n_pairs).tolist() if n_pairs else [math.nan, math.nan]
-        present = [code for code in np.argsort(groups) if sums.n_pairs[code]]
+        """Results from counts of all people; `with_placebos` adds the placebo pairs."""
+        n_pairs = int(counts.n_pairs.sum())
+        shared, overlap = (counts.agreement.sum(axis=0) / n_pairs).tolist() if n_pairs else (math.nan, math.nan)
+        present = [code for code in np.argsort(groups) if counts.n_pairs[code]]
         return cls(
             names=tuple(names),
             n_reasons=n_reasons,
@@ -195,10 +194,10 @@ class Reasons:
             without_reason=dict(zip(groups, counts.n_without.tolist(), strict=True)),
             rates=reason_rates(counts, names, groups, reference),
             n_pairs=n_pairs,
-            shared=means[0],
-            rank_overlap=means[1],
-            shared_by_group={groups[c]: float(sums.agreement[c, 0] / sums.n_pairs[c]) for c in present},
-            note="" if counts.n_people.any() else _NO_ONE_DECLINED,
+            shared=shared,
+            rank_overlap=overlap,
+            shared_by_group={groups[c]: float(counts.agreement[c, 0] / counts.n_pairs[c]) for c in present},
+            note="" if counts.n_people.any() else "no one is declined",
         )
 
     def with_placebos(self, means: Floats, shared: Estimate, overlap: Estimate) -> Reasons:
@@ -224,13 +223,12 @@ class Reasons:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        plain = {**asdict(self), "names": list(self.names), "by_group": dict(self.shared_by_group)}
-        plain |= {"rates": [rate.to_dict() for rate in self.rates], "of_features": list(self.of_features)}
-        del plain["shared_by_group"]
-        return plain
+        plain = super().to_dict()
+        plain["by_group"] = plain.pop("shared_by_group")
+        return plain | {name: list(plain[name]) for name in ("names", "rates", "of_features")}
 
 
-def fewer_in_common(found: Estimate) -> Estimate:
+def fewer_in_common(excess: Estimate) -> Estimate:
     """An excess of agreement with its one-sided p-value, for the null that pairs have no less in common than placebos.
 
     Examples
@@ -239,35 +237,7 @@ def fewer_in_common(found: Estimate) -> Estimate:
     >>> round(fewer_in_common(less).p_value, 3)
     0.024
     """
-    return replace(found, p_value=p_above(-found.value, found.standard_error, found.df))
-
-
-def reason_table(
-    reasons: PeopleReasons,
-    names: Sequence[str],
-    person: Ints,
-    groups: NDArray[np.object_],
-    ids: NDArray[np.object_] | None = None,
-) -> pd.DataFrame:
-    """One row per declined person: person, group, decision, reason_1, ..., and share_1, ... of attributions.
-
-    Parameters
-    ----------
-    reasons, names
-        Of the people, and the names of the reasons.
-    person, groups, ids
-        Number, group and the user's id of everyone, including people who were not declined.
-    """
-    rows = np.flatnonzero(reasons.is_declined)
-    words = np.array([*names, None], dtype=object)  # -1 refers to the last
-    columns: dict[str, Any] = {"person": person[rows]}
-    if ids is not None:
-        columns["person_id"] = ids[rows]
-    columns |= {"group": groups[rows], "decision": np.zeros(len(rows), dtype=np.int64)}
-    columns |= {f"reason_{k + 1}": words[column[rows]] for k, column in enumerate(reasons.codes.T)}
-    if reasons.shares is not None:
-        columns |= {f"share_{k + 1}": column[rows] for k, column in enumerate(reasons.shares.T)}
-    return pd.DataFrame(columns)
+    return replace(excess, p_value=p_above(-excess.value, excess.standard_error, excess.df))
 
 
 def reasons_of_codes(
@@ -313,8 +283,8 @@ def reasons_of_codes(
 
     Examples
     --------
-    >>> found = reasons_of_codes([[0, 1], [1, -1], [0, -1]], ["debt", "income"], [0, 0, 1], ["a", "b"], [0, 0, 1])
-    >>> dict(found.declined), [(row.reason, row.n) for row in found.rates if row.place == "any"][::2]
+    >>> reasons = reasons_of_codes([[0, 1], [1, -1], [0, -1]], ["debt", "income"], [0, 0, 1], ["a", "b"], [0, 0, 1])
+    >>> dict(reasons.declined), [(row.reason, row.n) for row in reasons.rates if row.place == "any"][::2]
     ({'a': 2, 'b': 0}, [('income', 2), ('debt', 1)])
     """
     given, group = np.asarray(codes, dtype=np.int64), np.asarray(groups, dtype=np.int64)
@@ -331,36 +301,26 @@ def reasons_of_codes(
     held = group_names[int(counts.argmax())] if reference is None else reference
     person = np.zeros(0, dtype=np.int64) if pairs is None else pairs.person
     agreement = np.zeros((0, 2)) if pairs is None else people.agreement(person, matched, pairs.match)
-    sums = ReasonSums.of(people, group, len(names), len(group_names), person, agreement)
-    found = Reasons.of(sums, names, group_names, held, given.shape[1], source)
+    tallied = people.counts(group, len(names), len(group_names), person, agreement)
+    reasons = Reasons.of(tallied, names, group_names, held, given.shape[1], source)
     if triples is None:
-        return found
+        return reasons
     alike = people.of_triples(matched, triples)
     rows = np.flatnonzero(~np.isnan(alike[:, 0, 0]))
-    shared, overlap = excess_columns(
-        alike[rows, 0],
-        alike[rows, 1],
-        triples.nodes[rows],
-        control=None if control is None else np.asarray(control)[rows],
-    )
-    means = _triple_means(alike[rows], triples.person[rows])
-    return found.with_placebos(means, fewer_in_common(shared), fewer_in_common(overlap))
+    held_equal = None if control is None else np.asarray(control)[rows]
+    excesses = excess_columns(alike[rows, 0], alike[rows, 1], triples.nodes[rows], control=held_equal)
+    n, total = agreement_sums(alike, triples.person)
+    means = total / n if n else np.full((2, 2), np.nan)
+    return reasons.with_placebos(means, *map(fewer_in_common, excesses))
 
 
 def agreement_sums(alike: Floats, person: Ints) -> tuple[int, Floats]:
     """People with a triple of three declined people, and the sum over them of the means of their triples."""
     known = np.flatnonzero(~np.isnan(alike[:, 0, 0]))
-    n = len(np.unique(person[known]))
-    return n, n * _triple_means(alike[known], person[known]) if n else np.zeros((2, 2))
-
-
-def _triple_means(alike: Floats, person: Ints) -> Floats:
-    """Means over triples, in the shape of one, with equal weight per person; NaN without a triple."""
-    if not len(alike):
-        return np.full(alike.shape[1:], np.nan)
-    _, code, count = np.unique(person, return_inverse=True, return_counts=True)
-    means: Floats = np.average(alike, axis=0, weights=1 / count[code])
-    return means
+    people, code, count = np.unique(person[known], return_inverse=True, return_counts=True)
+    if not len(people):
+        return 0, np.zeros((2, 2))
+    return len(people), len(people) * np.average(alike[known], axis=0, weights=1 / count[code])
 
 
 _BLOCK = 16_384  # triples processed together: bounds memory
@@ -373,28 +333,6 @@ NO_BASELINE = "no one in the reference has a favorable decision, and reasons are
 
 
 @dataclass(frozen=True, eq=False)
-class ExplainedReasons:
-    """Principal reasons of people, and the explanations behind them.
-
-    Attributes
-    ----------
-    reasons
-        Reasons of everyone.
-    explanation, place
-        Explanations of the declined, and each person's place among them, -1 if not declined; None if no one is.
-    """
-
-    reasons: PeopleReasons
-    explanation: Explanation | None
-    place: Ints
-
-    def rows(self, rows: Ints) -> Explanation:
-        """Explanations of some people, all of them declined."""
-        assert self.explanation is not None
-        return self.explanation.rows(torch.as_tensor(self.place[rows], device=self.explanation.logit.device))
-
-
-@dataclass(frozen=True, eq=False)
 class BatchReasons:
     """Principal reasons of a batch of people.
 
@@ -402,36 +340,20 @@ class BatchReasons:
     ----------
     source
         What the reasons are measured from, and the reasons of the people of the reference.
-    own
+    people
         Reasons of the batch.
     agreement
         How alike the reasons of pairs are, of shape (n_pairs, 2): see `PeopleReasons.agreement`.
     """
 
     source: ReasonReference
-    own: ExplainedReasons
+    people: PeopleReasons
     agreement: Floats
 
-    @property
-    def people(self) -> PeopleReasons:
-        """Reasons of the batch."""
-        return self.own.reasons
-
-    @property
-    def pool(self) -> PeopleReasons:
-        """Reasons of the people of the reference."""
-        return self.source.pool.reasons
-
-    def sums(self, groups: Groups, person: Ints) -> ReasonSums:
-        """Sums over the people of `groups` and over pairs whose people are the rows `person`."""
+    def counts(self, groups: Groups, person: Ints) -> ReasonCounts:
+        """Counts over the people of `groups` and over pairs whose people are the rows `person`."""
         n_reasons = len(self.source.reason_map.names)
-        return ReasonSums.of(self.people, groups.codes, n_reasons, len(groups.names), person, self.agreement)
-
-    def table(self, people: People, person: Ints | None = None) -> pd.DataFrame:
-        """The table of reasons: see `AuditResult.reasons`. People are numbered from 0, or by `person`."""
-        numbers = np.arange(len(people)) if person is None else person
-        groups = np.asarray(people.groups.names, dtype=object)[people.groups.codes]
-        return reason_table(self.people, self.source.reason_map.names, numbers, groups, people.ids)
+        return self.people.counts(groups.codes, n_reasons, len(groups.names), person, self.agreement)
 
     def of_triples(self, triples: PlaceboPairs) -> tuple[Floats, Floats]:
         """Agreement of triples, of shape (n, 2, 2), as `PeopleReasons.of_triples` has it, and its control, (n, 2).
@@ -439,7 +361,7 @@ class BatchReasons:
         The control is the effect of unequal finances alone: how alike a person's reasons are to those with the match's
         finances, minus the same with the placebo's. Its mean only shows that neighbors differ.
         """
-        alike = self.people.of_triples(self.pool, triples)
+        alike = self.people.of_triples(self.source.pool, triples)
         control = np.full((len(alike), 2), np.nan)
         rows = np.flatnonzero(~np.isnan(alike[:, 0, 0]))
         for start in range(0, len(rows), _BLOCK):
@@ -455,8 +377,8 @@ class BatchReasons:
         The finances have the effect that they have in the person's context, so that a model that weighs them
         differently in the other group does not matter.
         """
-        me, codes = self.own.rows(person), self.people.codes[person]
-        theirs = self.source.by_feature(me.with_inputs_of(self.source.pool.rows(row)))
+        me, codes = self.people.explained(person), self.people.codes[person]
+        theirs = self.source.by_feature(me.with_inputs_of(self.source.pool.explained(row)))
         moved = np.where(self.source.is_financial, theirs, self.source.by_feature(me.values))
         changed = principal_reasons(self.source.reason_map.summed(moved), codes.shape[1])
         # If neither side has a reason, nothing is in common.
@@ -481,7 +403,7 @@ class ReasonReference:
     is_financial: NDArray[np.bool_]
     n_reasons: int
     explainer: Explainer | None
-    pool: ExplainedReasons
+    pool: PeopleReasons
 
     @classmethod
     def of(cls, reason_map: ReasonMap, settings: AuditOptions, explainer: Explainer, pool: People) -> ReasonReference:
@@ -494,7 +416,7 @@ class ReasonReference:
             one_group = np.zeros(len(pool), dtype=np.int64)
             approved = Explainer.of(model, pool.x, decision, one_group, explainer.n_steps, explainer.method)
         is_financial = np.isin(reason_map.features, settings.financial_features)
-        nothing = ExplainedReasons(PeopleReasons(decision[:0, None], decision[:0] == 0), None, decision[:0])
+        nothing = PeopleReasons(decision[:0, None], decision[:0] == 0)
         empty = cls(reason_map, is_financial, settings.n_reasons, approved, nothing)
         return replace(empty, pool=empty.explained(pool.x, decision))
 
@@ -502,22 +424,20 @@ class ReasonReference:
         """Convert attributions of encoded inputs to attributions of features."""
         assert self.explainer is not None
         join = self.explainer.join
-        found: Floats = (values.double() if join is None else values.double() @ join).cpu().numpy()
-        return found
+        by_feature: Floats = (values.double() if join is None else values.double() @ join).cpu().numpy()
+        return by_feature
 
-    def explained(self, x: Tensor, decision: Ints) -> ExplainedReasons:
+    def explained(self, x: Tensor, decision: Ints) -> PeopleReasons:
         """Principal reasons of the declined among encoded people."""
         codes = np.full((len(decision), self.n_reasons), NO_REASON, dtype=np.int64)
-        shares, place = np.full(codes.shape, np.nan), np.full(len(decision), -1, dtype=np.int64)
-        rows, found = np.flatnonzero(decision == 0), None
+        shares, rows, explanation = np.full(codes.shape, np.nan), np.flatnonzero(decision == 0), None
         if self.explainer is not None and len(rows):
             chosen = x[torch.as_tensor(rows, device=x.device)]
-            found = self.explainer.explain(chosen, np.ones(len(rows), dtype=np.int64))
-            pulls = self.reason_map.summed(self.by_feature(found.values))
+            explanation = self.explainer.explain(chosen, np.ones(len(rows), dtype=np.int64))
+            pulls = self.reason_map.summed(self.by_feature(explanation.values))
             codes[rows] = principal_reasons(pulls, self.n_reasons)
             shares[rows] = pull_shares(pulls, codes[rows])
-            place[rows] = np.arange(len(rows))
-        return ExplainedReasons(PeopleReasons(codes, decision == 0, shares), found, place)
+        return PeopleReasons(codes, decision == 0, shares, explanation)
 
     def of_batch(self, people: People, decision: Ints, person: Ints, match: Ints, *, is_pool: bool) -> BatchReasons:
         """Reasons of a batch, and of pairs of its rows `person` and of rows `match` of the reference, -1 for none.
@@ -525,4 +445,4 @@ class ReasonReference:
         `is_pool` says that the batch is the reference itself.
         """
         own = self.pool if is_pool else self.explained(people.x, decision)
-        return BatchReasons(self, own, own.reasons.agreement(person, self.pool.reasons, match))
+        return BatchReasons(self, own, own.agreement(person, self.pool, match))

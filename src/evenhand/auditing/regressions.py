@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -19,6 +20,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import CategoryColumn, TableEncoder
 from evenhand.inputs.people import People
 from evenhand.inputs.validation import (
+    Groups,
     as_clusters,
     as_groups,
     as_splits,
@@ -54,47 +56,38 @@ def control_sets(
     groups
         The code of each person's group; inputs that reveal the group are not held equal.
     """
-    left_out = {
-        name: "it is the group or a part of it" for name in map(str, table.columns) if _is_group(table[name], groups)
-    }
+    left_out: dict[str, str] = {}
     of_input: dict[str, Controls] = {}
     for name in map(str, table.columns):
-        if name in left_out:
-            continue
-        found = _controls_of(table[name], name)
-        if isinstance(found, str):
-            left_out[name] = found
+        values = table[name]
+        if _is_group(values, groups):
+            left_out[name] = "it is the group or a part of it"
+        elif values.notna().sum() == 0:
+            left_out[name] = "it has no values"
+        elif not is_number_column(values) and values.nunique() > MOST_CATEGORIES:
+            n = values.nunique()
+            left_out[name] = f"a category of {n:,} values, more than the {MOST_CATEGORIES} that are encoded"
         else:
-            of_input[name] = found
+            of_input[name] = _controls_of(values, name)
     finances = [name for name in financial if name in of_input]
     rest = [name for name in of_input if name not in finances]
-    sets = {
-        NO_CONTROLS: Controls.none(len(table)),
-        FINANCES: _joined(of_input, finances, len(table)),
-        ALL_INPUTS: _joined(of_input, [*finances, *rest], len(table)),
-    }
-    return ({name: sets[name] for name in sets if name != FINANCES or finances}), left_out
+    chosen = {NO_CONTROLS: [], FINANCES: finances, ALL_INPUTS: [*finances, *rest]}
+    sets = {}
+    for kind, inputs in chosen.items():
+        parts = [Controls.none(len(table)), *(of_input[name] for name in inputs)]
+        names = tuple(name for part in parts for name in part.names)
+        sets[kind] = Controls(names, np.column_stack([part.values for part in parts]))
+    return {kind: sets[kind] for kind in sets if kind != FINANCES or finances}, left_out
 
 
-def _controls_of(values: pd.Series[Any], name: str) -> Controls | str:
+def _controls_of(values: pd.Series[Any], name: str) -> Controls:
     """Encode an input: a number and whether it is missing, or all but the most frequent value of a category."""
-    if values.notna().sum() == 0:
-        return "it has no values"
-    if not is_number_column(values) and values.nunique() > MOST_CATEGORIES:
-        return f"a category of {values.nunique():,} values, more than the {MOST_CATEGORIES} that are encoded"
     (column,) = TableEncoder.fit(values.to_frame(name)).columns
-    encoded = column.transform(values)
+    controls = Controls(tuple(column.encoded_names), column.transform(values))
     if not isinstance(column, CategoryColumn):
-        return Controls(tuple(column.encoded_names), encoded)
-    base = int(encoded.sum(axis=0).argmax())
-    kept = [j for j in range(len(column.categories)) if j != base]
-    return Controls(tuple(column.encoded_names), encoded).columns(kept)
-
-
-def _joined(of_input: Mapping[str, Controls], names: Sequence[str], n: int) -> Controls:
-    parts = [of_input[name] for name in names]
-    values = np.column_stack([np.zeros((n, 0)), *(part.values for part in parts)])
-    return Controls(tuple(name for part in parts for name in part.names), values)
+        return controls
+    base = int(controls.values.sum(axis=0).argmax())
+    return controls.columns([j for j in range(len(column.categories)) if j != base])
 
 
 def _is_group(values: pd.Series[Any], groups: NDArray[np.int64]) -> bool:
@@ -105,8 +98,6 @@ def _is_group(values: pd.Series[Any], groups: NDArray[np.int64]) -> bool:
     n_cells = np.unique(np.stack([codes, groups]), axis=1).shape[1]
     return n_cells in (len(distinct), len(np.unique(groups)))
 
-
-Texts = NDArray[np.str_]
 
 MOST_SEGMENTS = 20
 """Number of values of a column of `by` with separate regressions: those with the most people."""
@@ -206,27 +197,6 @@ class Regressions(Plain):
         return pd.DataFrame(plain).drop(columns="effect")
 
 
-@dataclass(frozen=True, eq=False)
-class RegressedPeople:
-    """The people of the regressions.
-
-    Attributes
-    ----------
-    outcomes
-        Outcomes by name, NaN if missing.
-    codes, names, reference
-        Groups, and the code of the one that the others are compared with.
-    clusters
-        A number for each person, equal for rows of the same person; None if no one repeats.
-    """
-
-    outcomes: Mapping[str, Floats]
-    codes: NDArray[np.int64]
-    names: tuple[str, ...]
-    reference: int
-    clusters: NDArray[np.int64] | None
-
-
 def regressions(
     outcomes: Any,
     *,
@@ -292,31 +262,29 @@ def regressions(
     columns = further_outcomes(outcomes, X, n, inputs=[str(name) for name in table.columns])
     if not columns:
         raise InvalidInputError("`outcomes` must name at least one outcome, got none.")
-    sets: dict[str, Controls] = {NO_CONTROLS: Controls.none(n)}
-    left_out: dict[str, str] = {}
-    if X is not None:
-        if len(table) != n:
-            raise InvalidInputError(f"`X` has {len(table)} rows for {n} people of `sensitive_features`.")
-        available = list(table.columns)
-        financial = check_columns(financial_features, available, "`financial_features`") if financial_features else []
-        sets, left_out = control_sets(table, financial, groups.codes)
-    elif financial_features:
+    if len(table) != n:
+        raise InvalidInputError(f"`X` has {len(table)} rows for {n} people of `sensitive_features`.")
+    if X is None and financial_features:
         raise InvalidInputError(
             f"`financial_features` names {list(financial_features)}, but `X` was not given; pass it."
         )
+    available = list(table.columns)
+    financial = check_columns(financial_features, available, "`financial_features`") if financial_features else []
+    sets, left_out = control_sets(table, financial, groups.codes)
+    if X is None:
+        sets = {NO_CONTROLS: sets[NO_CONTROLS]}
     members = membership_of(groups.codes, n, groups.names, None)
-    same = None if clusters is None else _same_people(as_clusters(in_row_order(clusters, X, "clusters"), n))
-    people = RegressedPeople(columns, groups.codes, groups.names, reference_code_of(members, reference_group), same)
-    return regress(people, sets, left_out, as_splits(in_row_order(by, X, "by"), n), confidence=confidence)
+    same = None
+    if clusters is not None:
+        hashes = as_clusters(in_row_order(clusters, X, "clusters"), n)
+        # A row without a cluster is one person.
+        same = np.where(hashes == 0, n + np.arange(n), np.unique(hashes, return_inverse=True)[1])
+    reference = reference_code_of(members, reference_group)
+    parts = as_splits(in_row_order(by, X, "by"), n)
+    return regress(columns, groups, reference, same, sets, left_out, parts, confidence=confidence)
 
 
-def further_outcomes(
-    outcomes: Any,
-    X: Any,
-    n: int,
-    *,
-    inputs: Sequence[str],
-) -> dict[str, Floats]:
+def further_outcomes(outcomes: Any, X: Any, n: int, *, inputs: Sequence[str]) -> dict[str, Floats]:
     """Outcomes by name, as numbers for the `n` people of `X`, NaN if missing.
 
     Raises
@@ -327,7 +295,7 @@ def further_outcomes(
     if outcomes is None:
         return {}
     rows = in_row_order(outcomes, X, "outcomes")
-    columns = rows if isinstance(rows, Mapping) else {str(name): column for name, column in as_table(rows).items()}
+    columns = rows if isinstance(rows, Mapping) else as_table(rows)
     return {str(name): _outcome_numbers(values, str(name), n, inputs) for name, values in columns.items()}
 
 
@@ -356,24 +324,14 @@ def _outcome_numbers(values: Any, name: str, n: int, inputs: Sequence[str]) -> F
     return numbers
 
 
-# --- who is who ---
-
-
-def _same_people(clusters: NDArray[np.uint64]) -> NDArray[np.int64] | None:
-    """A number for each person; None if no one repeats. A row without a cluster is one person."""
-    _, codes = np.unique(clusters, return_inverse=True)
-    codes = np.where(clusters == 0, len(codes) + np.arange(len(codes)), codes)
-    return None if len(np.unique(codes)) == len(codes) else codes
-
-
-# --- the table ---
-
-
 def regress(
-    people: RegressedPeople,
+    outcomes: Mapping[str, Floats],
+    groups: Groups,
+    reference: int,
+    clusters: NDArray[np.int64] | None,
     sets: Mapping[str, Controls],
     left_out: Mapping[str, str],
-    by: Mapping[str, Texts],
+    by: Mapping[str, NDArray[np.str_]],
     *,
     confidence: float = 0.95,
     units: Mapping[str, str] | None = None,
@@ -382,8 +340,12 @@ def regress(
 
     Parameters
     ----------
-    people
-        The people of the regressions.
+    outcomes
+        Outcomes by name, NaN if missing.
+    groups, reference
+        Groups, and the code of the one that the others are compared with.
+    clusters
+        A number for each person, equal for rows of the same person; None if no one repeats.
     sets, left_out
         The sets of controls by name, and inputs in none of them, with the reasons.
     by
@@ -393,90 +355,60 @@ def regress(
     units
         Units of the outcomes, unless they are shares of people or as given.
     """
-    outcomes = tuple(_described(name, values, units or {}) for name, values in people.outcomes.items())
-    everyone = np.ones(len(people.codes), dtype=bool)
-    parts = [("", "", everyone)]
+    codes, names = groups.codes, groups.names
+    if clusters is not None and len(np.unique(clusters)) == len(clusters):
+        clusters = None
+    described = {}
+    for name, values in outcomes.items():
+        known = values[np.isfinite(values)]
+        method: Method = "logit" if is_binary(values) else "ols"
+        unit = (units or {}).get(name, "share" if method == "logit" else "as given")
+        spread = float(known.mean()), float(known.std())
+        described[name] = RegressedOutcome(name, method, unit, len(known), len(values) - len(known), *spread)
+    parts = [("", "", np.ones(len(codes), dtype=bool))]
     notes = []
-    for column, values in by.items():
-        segments, note = _largest(values, column)
-        notes.append(note)
-        parts += [(column, segment, values == segment) for segment in segments]
-    rows = [
-        RegressionRow(
-            described.outcome,
-            name,
-            people.names[code],
-            column,
-            segment,
-            _effect(people, described, controls, code, chosen, confidence),
-            float("nan"),
-        )
-        for column, segment, chosen in parts
-        for described in outcomes
-        for code in range(len(people.names))
-        if code != people.reference
-        for name, controls in sets.items()
-    ]
-    return Regressions(
-        reference=people.names[people.reference],
-        confidence=confidence,
-        errors="robust" if people.clusters is None else "clustered",
-        outcomes=outcomes,
-        rows=_adjusted(rows),
-        controls={name: controls.names for name, controls in sets.items()},
-        left_out=dict(left_out),
-        notes=tuple(note for note in notes if note),
-    )
-
-
-def _described(name: str, values: Floats, units: Mapping[str, str]) -> RegressedOutcome:
-    known = values[np.isfinite(values)]
-    method: Method = "logit" if is_binary(values) else "ols"
-    unit = units.get(name, "share" if method == "logit" else "as given")
-    n_missing = len(values) - len(known)
-    return RegressedOutcome(name, method, unit, len(known), n_missing, float(known.mean()), float(known.std()))
-
-
-def _effect(
-    people: RegressedPeople,
-    outcome: RegressedOutcome,
-    controls: Controls,
-    code: int,
-    chosen: NDArray[np.bool_],
-    confidence: float,
-) -> GroupEffect:
-    rows = chosen & ((people.codes == code) | (people.codes == people.reference))
-    return group_effect(
-        people.outcomes[outcome.outcome][rows],
-        people.codes[rows] == code,
-        controls.rows(rows),
-        method=outcome.method,
-        group=people.names[code],
-        reference=people.names[people.reference],
-        clusters=None if people.clusters is None else people.clusters[rows],
-        confidence=confidence,
-    )
-
-
-def _largest(values: Texts, column: str) -> tuple[list[str], str]:
-    """The values of a column with the most people, in order, and a note on the rest."""
-    names, counts = np.unique(values, return_counts=True)
-    if len(names) <= MOST_SEGMENTS:
-        return names.tolist(), ""
-    kept = np.sort(np.argsort(-counts, kind="stable")[:MOST_SEGMENTS])
-    note = f"{column}: regressions cover the {MOST_SEGMENTS} of {len(names)} values with the most people"
-    return names[kept].tolist(), note
-
-
-def _adjusted(rows: Sequence[RegressionRow]) -> tuple[RegressionRow, ...]:
-    """p-values adjusted over rows with the same controls and the same column."""
+    for column, of_column in by.items():
+        segments, counts = np.unique(of_column, return_counts=True)
+        if len(segments) > MOST_SEGMENTS:
+            notes.append(
+                f"{column}: regressions cover the {MOST_SEGMENTS} of {len(segments)} values with the most people"
+            )
+            segments = segments[np.sort(np.argsort(-counts, kind="stable")[:MOST_SEGMENTS])]
+        parts += [(column, segment, of_column == segment) for segment in segments.tolist()]
+    rows = []
+    for column, segment, is_part in parts:
+        for outcome, values in outcomes.items():
+            for code in (code for code in range(len(names)) if code != reference):
+                chosen = is_part & ((codes == code) | (codes == reference))
+                for kind, controls in sets.items():
+                    effect = group_effect(
+                        values[chosen],
+                        codes[chosen] == code,
+                        controls.rows(chosen),
+                        method=described[outcome].method,
+                        group=names[code],
+                        reference=names[reference],
+                        clusters=None if clusters is None else clusters[chosen],
+                        confidence=confidence,
+                    )
+                    rows.append(RegressionRow(outcome, kind, names[code], column, segment, effect, math.nan))
     families: dict[tuple[str, str], list[int]] = {}
     for place, row in enumerate(rows):
         families.setdefault((row.controls, row.column), []).append(place)
-    p_adjusted = np.full(len(rows), np.nan)
     for places in families.values():
-        p_adjusted[places] = holm([rows[place].effect.p_value for place in places])
-    return tuple(replace(row, p_adjusted=float(p)) for row, p in zip(rows, p_adjusted, strict=True))
+        adjusted = holm([rows[place].effect.p_value for place in places]).tolist()
+        for place, p_adjusted in zip(places, adjusted, strict=True):
+            rows[place] = replace(rows[place], p_adjusted=p_adjusted)
+    return Regressions(
+        reference=names[reference],
+        confidence=confidence,
+        errors="robust" if clusters is None else "clustered",
+        outcomes=tuple(described.values()),
+        rows=tuple(rows),
+        controls={kind: controls.names for kind, controls in sets.items()},
+        left_out=dict(left_out),
+        notes=tuple(notes),
+    )
 
 
 _DECISION, _PROBABILITY, _LOG_ODDS = "decision", "score, probability", "score, log-odds"
@@ -485,13 +417,7 @@ _VALUE = "outcome"
 _PAIRS = "matched pairs"
 
 
-def wanted_outcomes(
-    outcomes: Any,
-    X: Any,
-    people: People,
-    *,
-    is_wanted: bool,
-) -> dict[str, NDArray[np.float64]] | None:
+def wanted_outcomes(outcomes: Any, X: Any, people: People, *, is_wanted: bool) -> dict[str, Floats] | None:
     """Additional outcomes of the people of `X`; None if no regressions are wanted.
 
     Raises
@@ -505,19 +431,16 @@ def wanted_outcomes(
                 "`outcomes` (--outcomes) are only used in regressions: add `regressions=True` (--regressions)."
             )
         return None
-    unfit = {"sampling weights": people.sample_weight, "groups known as probabilities": people.probabilities}
-    for what, given in unfit.items():
-        if given is not None:
-            raise InvalidInputError(
-                f"`regressions` (--regressions) cannot be combined with {what}: use only one of them."
-            )
-    found = further_outcomes(outcomes, X, len(people), inputs=[str(name) for name in people.table.columns])
-    taken = [name for name in found if name in (*_UNITS, _VALUE)]
+    if people.sample_weight is not None or people.probabilities is not None:
+        what = "groups known as probabilities" if people.sample_weight is None else "sampling weights"
+        raise InvalidInputError(f"`regressions` (--regressions) cannot be combined with {what}: use only one of them.")
+    columns = further_outcomes(outcomes, X, len(people), inputs=[str(name) for name in people.table.columns])
+    taken = [name for name in columns if name in (*_UNITS, _VALUE)]
     if taken:
         raise InvalidInputError(
             f"{taken} are names that the audit uses for its outcomes; rename these columns of `outcomes`."
         )
-    return found
+    return columns
 
 
 @one_thread_each()
@@ -543,62 +466,45 @@ def regressions_of(
     """
     if outcomes is None:
         return None
-    people, model = batch.people, fitted.model
-    audited = _audited_outcomes(fitted, batch)
+    people, model, scope = batch.people, fitted.model, fitted.scope
+    favorable = fitted.settings.favorable or "high"
+    audited: dict[str, Floats] = {}
+    if scope.decisions:
+        audited[_DECISION] = batch.decision.astype(np.float64)
+    if scope.outcome == "score":
+        audited[_PROBABILITY] = batch.score
+        if model.output == "log-odds":
+            audited[_LOG_ODDS] = batch.own.logit.double().cpu().numpy()
+    if scope.outcome == "value":
+        audited[_VALUE] = own_score(batch.score, favorable, scope.unit)
     categories = model.category_columns(list(people.table.columns))
     table = people.table.astype({c: "category" for c in categories if is_number_column(people.table[c])})
     sets, left_out = control_sets(table, fitted.settings.financial_features, people.groups.codes)
-    names, same = people.groups.names, people.identity.first_rows()
-    regressed = RegressedPeople(
+    table_of_all = regress(
         {**audited, **outcomes},
-        people.groups.codes,
-        names,
-        names.index(against),
-        None if len(np.unique(same)) == len(same) else same,
+        people.groups,
+        people.groups.names.index(against),
+        people.identity.first_rows(),
+        sets,
+        left_out,
+        people.by,
+        units=_UNITS if scope.unit is None else {**_UNITS, _VALUE: scope.unit},
     )
-    unit = fitted.scope.unit
-    units = _UNITS if unit is None else {**_UNITS, _VALUE: unit}
-    table_of_all = regress(regressed, sets, left_out, people.by, units=units)
-    is_turned = fitted.settings.favorable == "low" and unit is not None
-    pairs = _of_matched_pairs(gaps, table_of_all.reference, list(audited), is_turned=is_turned)
-    return replace(table_of_all, rows=_beside(table_of_all.rows, pairs))
-
-
-def _audited_outcomes(reference: Fitted, found: BatchFindings) -> dict[str, Floats]:
-    """Decisions and scores of an audit, or the given values, by name."""
-    scope, settings = reference.scope, reference.settings
-    outcomes: dict[str, Floats] = {}
-    if scope.decisions:
-        outcomes[_DECISION] = found.decision.astype(np.float64)
-    if scope.outcome == "score":
-        outcomes[_PROBABILITY] = found.score
-        if reference.model.output == "log-odds":
-            outcomes[_LOG_ODDS] = found.own.logit.double().cpu().numpy()
-    if scope.outcome == "value":
-        outcomes[_VALUE] = own_score(found.score, settings.favorable or "high", scope.unit)
-    return outcomes
-
-
-def _beside(rows: Sequence[RegressionRow], pairs: Sequence[RegressionRow]) -> tuple[RegressionRow, ...]:
-    """Insert the rows of matched pairs after the regressions of the same outcome, group and people."""
-    found: dict[tuple[str, ...], list[RegressionRow]] = {}
-    for row in (*rows, *pairs):
-        found.setdefault((row.column, row.segment, row.outcome, row.group), []).append(row)
-    return tuple(row for part in found.values() for row in part)
-
-
-def _of_matched_pairs(
-    gaps: Sequence[ScoreGap], reference: str, outcomes: Sequence[str], *, is_turned: bool
-) -> list[RegressionRow]:
-    """The same differences according to the matched pairs of the audit.
-
-    If low values are good, the sign of the gap is reversed to match the value.
-    """
-    rows = []
-    for gap in (gap for gap in gaps if gap.reference == reference):
-        of_outcome = {_DECISION: gap.decision, _PROBABILITY: gap.probability, _LOG_ODDS: gap.total, _VALUE: gap.total}
-        for outcome in outcomes:
-            found = of_outcome[outcome].scaled(-1.0 if is_turned and outcome == _VALUE else 1.0)
-            effect = GroupEffect(**{**vars(found), "n": gap.n_people})
-            rows.append(RegressionRow(outcome, _PAIRS, gap.group, "", "", effect, float("nan")))
-    return rows
+    # If low values are good, the sign of the gap is reversed to match the value.
+    sign = -1.0 if favorable == "low" and scope.unit is not None else 1.0
+    pairs = []
+    for gap in (gap for gap in gaps if gap.reference == against):
+        of_outcome = {
+            _DECISION: gap.decision,
+            _PROBABILITY: gap.probability,
+            _LOG_ODDS: gap.total,
+            _VALUE: gap.total.scaled(sign),
+        }
+        for outcome in audited:
+            effect = GroupEffect(**{**vars(of_outcome[outcome]), "n": gap.n_people})
+            pairs.append(RegressionRow(outcome, _PAIRS, gap.group, "", "", effect, math.nan))
+    # Matched pairs come after the regressions of the same outcome, group and people.
+    together: dict[tuple[str, ...], list[RegressionRow]] = {}
+    for row in (*table_of_all.rows, *pairs):
+        together.setdefault((row.column, row.segment, row.outcome, row.group), []).append(row)
+    return replace(table_of_all, rows=tuple(row for part in together.values() for row in part))

@@ -13,7 +13,6 @@ from evenhand.auditing.direction import is_wrong_way_round
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.reasons import Reasons
-from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import Provenance
 from evenhand.exceptions import warn_caller
 from evenhand.inputs.checking import SMALL_GROUP, ColumnCheck, Sign, check_table, few_sentences, may_be_known_after
@@ -100,26 +99,50 @@ def reservations_of(
     evidence: Evidence | None,
 ) -> list[str]:
     """What a careful reader must know before using the metrics; the serious ones are also Python warnings."""
-    pool, scope = reference.pool, reference.scope
-    grave_of_inputs, other_of_inputs = _on_inputs(pool)
-    grave_of_attributions, other_of_attributions = _on_attributions(sums, provenance, scope)
-    grave = [
-        *_on_scores(sums, provenance, reference, metrics),
-        *grave_of_inputs,
-        *_on_coverage(diagnostics),
-        *grave_of_attributions,
-    ]
-    other = [
-        *_on_repeated_rows(sums, provenance, pool),
-        *other_of_attributions,
-        *_on_groups(provenance),
-        *_on_financial_features(reference.settings.financial_features),
-        *_on_actual_decisions(pool, scope),
-        *_on_balance(diagnostics),
-        *other_of_inputs,
-    ]
+    pool, scope, financial = reference.pool, reference.scope, reference.settings.financial_features
+    labels = pd.Series(pool.labels.astype(float), index=pool.table.index)
+    checks, _ = with_associations(check_table(pool.table), pool.table, labels, None, set())
+    remarks = [(c.name, sign.kind, f"The input {sign.sentence(c.name)}") for c in checks for sign in c.signs]
+    grave_of_inputs, other_of_inputs = (
+        few_sentences(remark for remark in remarks if remark[1] in kinds) for kinds in (_GRAVE_SIGNS, _OTHER_SIGNS)
+    )
+    grave = [*_on_scores(sums, provenance, reference, metrics), *grave_of_inputs]
+    other = [*_on_repeated_rows(sums, provenance, pool)]
+    if diagnostics.coverage < _LOW_COVERAGE:
+        grave.append(f"Only {diagnostics.coverage:.1%} of people have a match in a different group.")
+    if provenance.completeness_gap > _LARGE_GAP:
+        grave.append(
+            f"Attributions miss {provenance.completeness_gap:.1%} of the change in the logit that they should sum to; "
+            "raise `n_steps`."
+        )
+    if provenance.attribution_error is not None:
+        (grave if provenance.attribution_error > _LARGE_ERROR else other).append(
+            "Attributions are sampled, with a standard error of "
+            f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` (--n-permutations) to reduce it."
+        )
+    if sums.n_negligible and scope.attributions:
+        share = sums.n_negligible / max(1, int(sums.n_scored.sum()))
+        (grave if share > _MANY_NEGLIGIBLE else other).append(
+            f"{sums.n_negligible} pairs ({share:.1%}) have an attribution too short to have a direction."
+        )
+    if provenance.n_without_baseline:
+        other.append(
+            f"{provenance.n_without_baseline} people are left out: the reference has no one of their label and group."
+        )
+    small = [f"{name} ({n})" for name, n in provenance.groups.items() if n < SMALL_GROUP]
+    if small:
+        other.append(f"Groups with fewer than {SMALL_GROUP} people have unstable metrics: {', '.join(small)}.")
+    protected = [name for name in financial if _may_be_protected(name)]
+    if protected:
+        other.append(f"Financial features that may themselves be protected characteristics: {', '.join(protected)}.")
+    if pool.decisions is not None and scope.outcome == "score":
+        other.append(
+            "The decisions are the actual ones; approvals at different cutoffs follow from the score. The score gap in "
+            "decisions holds finances equal by regression alone: no one decided about a person with a match's finances."
+        )
+    other += [*_on_balance(diagnostics), *other_of_inputs]
     if evidence is not None:
-        other += _on_evidence(evidence) if scope.attributions else _on_support(evidence, "the score gap")
+        other += _on_evidence(evidence, has_excess=scope.attributions)
     for message in grave:
         warn_caller(message)
     return grave + other
@@ -129,45 +152,23 @@ def _on_scores(
     sums: AuditSums, provenance: Provenance, reference: Fitted, metrics: Mapping[str, Estimate]
 ) -> Iterator[str]:
     """Warnings if scores rank people against their labels, or do not distinguish between them."""
-    yield from _on_direction(sums, reference.scope)
+    rows = sums.scores
+    area = auc_interval(rows.label, rows.score, rows.weights)
+    n_fewest = int(np.bincount(rows.label, rows.count, minlength=2).min())
+    if reference.scope.outcome == "score" and is_wrong_way_round(area, n_fewest):
+        yield (
+            f"The score ranks people against their labels, with an AUC of {area.value:.3f}: if the score or the label "
+            "is reversed, so are the results on decisions, reasons and gaps."
+        )
     if reference.scope.decisions and metrics["positive_rate"].note:
         yield f"The model's {metrics['positive_rate'].note}."
-    n_sure = _n_beyond_logits(sums)
+    n_sure = int(rows.count[np.minimum(rows.score, 1 - rows.score) < _SURE].sum())
     if reference.model.output == "log-odds" and n_sure > _MANY_SURE * provenance.n_people:
         yield (
             f"The probability of {n_sure:,} of {provenance.n_people:,} people is 0 or 1 to the last digit, so their "
             "log-odds are equal and decisions and AUC say little. If the score is in points, convert it to "
             "log-odds first."
         )
-
-
-def _n_beyond_logits(sums: AuditSums) -> int:
-    """Number of people whose probability is 0 or 1 up to rounding."""
-    rows = sums.scores
-    return int(rows.count[np.minimum(rows.score, 1 - rows.score) < _SURE].sum())
-
-
-def _on_direction(sums: AuditSums, scope: Scope) -> Iterator[str]:
-    """A warning if probabilities rank people against their labels."""
-    rows = sums.scores
-    area = auc_interval(rows.label, rows.score, rows.weights)
-    is_score = scope.outcome == "score"
-    if is_score and is_wrong_way_round(area, int(np.bincount(rows.label, rows.count, minlength=2).min())):
-        yield (
-            f"The score ranks people against their labels, with an AUC of {area.value:.3f}: if the score or the label "
-            "is reversed, so are the results on decisions, reasons and gaps."
-        )
-
-
-def _on_inputs(pool: People) -> tuple[list[str], list[str]]:
-    """What is suspicious about the inputs: first the serious, then the rest."""
-    labels = pd.Series(pool.labels.astype(float), index=pool.table.index)
-    checks, _ = with_associations(check_table(pool.table), pool.table, labels, None, set())
-    remarks = [(c.name, sign.kind, f"The input {sign.sentence(c.name)}") for c in checks for sign in c.signs]
-    return (
-        few_sentences(remark for remark in remarks if remark[1] in _GRAVE_SIGNS),
-        few_sentences(remark for remark in remarks if remark[1] in _OTHER_SIGNS),
-    )
 
 
 def _on_repeated_rows(sums: AuditSums, provenance: Provenance, pool: People) -> Iterator[str]:
@@ -183,65 +184,11 @@ def _on_repeated_rows(sums: AuditSums, provenance: Provenance, pool: People) -> 
         )
 
 
-def _on_coverage(diagnostics: MatchDiagnostics) -> Iterator[str]:
-    """A warning if many people have no match."""
-    if diagnostics.coverage < _LOW_COVERAGE:
-        yield f"Only {diagnostics.coverage:.1%} of people have a match in a different group."
-
-
-def _on_attributions(sums: AuditSums, provenance: Provenance, scope: Scope) -> tuple[list[str], list[str]]:
-    """How exact attributions are: first what is serious, then the rest."""
-    grave: list[str] = []
-    other: list[str] = []
-    if provenance.completeness_gap > _LARGE_GAP:
-        grave.append(
-            f"Attributions miss {provenance.completeness_gap:.1%} of the change in the logit that they should sum to; "
-            "raise `n_steps`."
-        )
-    if provenance.attribution_error is not None:
-        message = (
-            "Attributions are sampled, with a standard error of "
-            f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` (--n-permutations) to reduce it."
-        )
-        (grave if provenance.attribution_error > _LARGE_ERROR else other).append(message)
-    if sums.n_negligible and scope.attributions:
-        share = sums.n_negligible / max(1, int(sums.n_scored.sum()))
-        message = f"{sums.n_negligible} pairs ({share:.1%}) have an attribution too short to have a direction."
-        (grave if share > _MANY_NEGLIGIBLE else other).append(message)
-    return grave, other
-
-
-def _on_groups(provenance: Provenance) -> Iterator[str]:
-    """People without a baseline of their label and group, and groups of few people."""
-    if provenance.n_without_baseline:
-        yield f"{provenance.n_without_baseline} people are left out: the reference has no one of their label and group."
-    small = {name: n for name, n in provenance.groups.items() if n < SMALL_GROUP}
-    if small:
-        shown = ", ".join(f"{name} ({n})" for name, n in small.items())
-        yield f"Groups with fewer than {SMALL_GROUP} people have unstable metrics: {shown}."
-
-
-def _on_financial_features(names: Sequence[str]) -> Iterator[str]:
-    """Financial features that should perhaps not be held equal."""
-    protected = [name for name in names if _may_be_protected(name)]
-    if protected:
-        yield f"Financial features that may themselves be protected characteristics: {', '.join(protected)}."
-
-
-def _on_actual_decisions(pool: People, scope: Scope) -> Iterator[str]:
-    """What actual decisions do not say, beside a score."""
-    if pool.decisions is not None and scope.outcome == "score":
-        yield (
-            "The decisions are the actual ones; approvals at different cutoffs follow from the score. The score gap in "
-            "decisions holds finances equal by regression alone: no one decided about a person with a match's finances."
-        )
-
-
 def _on_balance(diagnostics: MatchDiagnostics) -> Iterator[str]:
     """Financial features that are constant, and those in which matched people of large enough groups still differ."""
     if diagnostics.constant_features:
-        constant = list(diagnostics.constant_features)
-        yield f"Financial features that are constant, and so do not affect matching: {', '.join(constant)}."
+        constant = ", ".join(diagnostics.constant_features)
+        yield f"Financial features that are constant, and so do not affect matching: {constant}."
     n_matched = {(row.group, row.other_group): row.n_matched for row in diagnostics.coverage_by_group}
     uneven = [
         row
@@ -259,39 +206,35 @@ def _on_balance(diagnostics: MatchDiagnostics) -> Iterator[str]:
         )
 
 
-def _on_evidence(evidence: Evidence) -> Iterator[str]:
-    if evidence.cec.note:
+def _on_evidence(evidence: Evidence, *, has_excess: bool) -> Iterator[str]:
+    if has_excess and evidence.cec.note:
         yield f"The excess: {evidence.cec.note}."
-    yield from _on_support(evidence, "the excess")
-    if evidence.depends_on:
+    if evidence.common_support < _LOW_COVERAGE:
+        yield (
+            f"Overlap is small: only {evidence.common_support:.1%} of people have a match and a placebo at the same "
+            f"distance; the {'excess' if has_excess else 'score gap'} describes only these people."
+        )
+    if has_excess and evidence.depends_on:
         yield (
             "The excess depends on which triples (person, match and placebo) are used: it differs with "
             f"{'; with '.join(evidence.depends_on)}."
         )
 
 
-def _on_support(evidence: Evidence, described: str) -> Iterator[str]:
-    if evidence.common_support < _LOW_COVERAGE:
-        yield (
-            f"Overlap is small: only {evidence.common_support:.1%} of people have a match and a placebo at the same "
-            f"distance; {described} describes only these people."
-        )
-
-
 def reservations_on_reasons(reasons: Reasons, reason_map: ReasonMap, group_columns: Sequence[str]) -> list[str]:
     """Reasons of declined people that depend on what must not be a reason."""
     given = dict.fromkeys(row.reason for row in reasons.rates if row.place == "any")
-    found = [
+    named = [
         f"{feature!r}" if feature == reason else f"{feature!r} ({reason})"
         for reason in given
         for feature in reason_map.members(reason)
         if feature in group_columns or _may_be_protected(feature)
     ]
-    if not found:
+    if not named:
         return []
     return [
         "Reasons of declined people depend on columns that reveal the group or may themselves be protected "
-        f"characteristics: {', '.join(found)}."
+        f"characteristics: {', '.join(named)}."
     ]
 
 

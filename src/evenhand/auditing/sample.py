@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -94,18 +94,16 @@ class PairsInMemory:
     def explained(self, pairs: pd.DataFrame) -> ExplainedPairs:
         """Values and attributions of some rows of the pair table."""
         person, match = pairs["person"].to_numpy(), pairs["match"].to_numpy()
+        none = [np.zeros((len(table), 0), dtype=np.int64) for table in (self.table, self.reference_table)]
+        codes, match_codes = none if self.reason_codes is None else self.reason_codes
         return ExplainedPairs(
             values=self.table.iloc[person].reset_index(drop=True),
             match_values=self.reference_table.iloc[match].reset_index(drop=True),
             attributions=self.attributions[person],
             match_attributions=self.match_attributions[pairs.index.to_numpy()],
-            reasons=self._codes(0, person),
-            match_reasons=self._codes(1, match),
+            reasons=codes[person],
+            match_reasons=match_codes[match],
         )
-
-    def _codes(self, side: int, rows: NDArray[np.int64]) -> NDArray[np.int64]:
-        none = np.zeros((len(rows), 0), dtype=np.int64)
-        return none if self.reason_codes is None else self.reason_codes[side][rows]
 
     def reason_parts(self) -> Iterator[pd.DataFrame]:
         """The whole table of reasons."""
@@ -113,19 +111,13 @@ class PairsInMemory:
 
 
 @dataclass(frozen=True, eq=False)
-class PairSample:
+class PairSample(ExplainedPairs):
     """Some pairs of an audit with everything about the two people.
 
     Attributes
     ----------
     pairs
         Rows of the pair table, strongest evidence first.
-    values, match_values
-        Columns of the person and of the match, one row per sampled pair.
-    attributions, match_attributions
-        Attributions by feature, of shape (n_sampled, n_features), both from the person's baseline.
-    reasons, match_reasons
-        Codes of the principal reasons of both, of shape (n_sampled, k), -1 for none.
     n_pairs, n_scored
         Pairs of the audit, and those with a score: the sample is drawn from the latter.
     n_strongest
@@ -135,12 +127,6 @@ class PairSample:
     """
 
     pairs: pd.DataFrame
-    values: pd.DataFrame
-    match_values: pd.DataFrame
-    attributions: NDArray[np.float32]
-    match_attributions: NDArray[np.float32]
-    reasons: NDArray[np.int64]
-    match_reasons: NDArray[np.int64]
     n_pairs: int
     n_scored: int
     n_strongest: int
@@ -151,7 +137,7 @@ class PairSample:
 
     def to_dict(self) -> dict[str, Any]:
         """The attributes by name, as a report needs them; tables and arrays are unchanged."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return dict(vars(self))
 
 
 def draw_pair_sample(source: PairSource, max_pairs: int = MAX_PAIRS, random_state: int = 0) -> PairSample:
@@ -179,22 +165,26 @@ def draw_pair_sample(source: PairSource, max_pairs: int = MAX_PAIRS, random_stat
     if max_pairs < 1:
         raise InvalidInputError(f"`max_pairs` must be at least 1, got {max_pairs}.")
     n_pairs = n_scored = 0
-    found: list[pd.DataFrame] = []
+    parts: list[pd.DataFrame] = []
     for part in source.parts():
         scored = part[part["cec"].notna()]
         n_pairs, n_scored = n_pairs + len(part), n_scored + len(scored)
-        found.append(scored)
-        if sum(map(len, found)) > _ROWS_AT_ONCE:
-            found = [_candidates(pd.concat(found), max_pairs, random_state)]
-    kept = _candidates(pd.concat(found), max_pairs, random_state)
+        parts.append(scored)
+        if sum(map(len, parts)) > _ROWS_AT_ONCE:
+            parts = [_candidates(pd.concat(parts), max_pairs, random_state)]
+    kept = _candidates(pd.concat(parts), max_pairs, random_state)
     ranked = _by_strength(kept)
-    n_strongest = n_scored if n_scored <= max_pairs else int(np.ceil(max_pairs * _STRONGEST_SHARE))
-    chosen = ranked[:n_strongest]
+    n_strongest, chosen, how = n_scored, ranked, f"All {n_scored:,} scored pairs."
     if n_scored > max_pairs:
+        n_strongest = int(np.ceil(max_pairs * _STRONGEST_SHARE))
         others = kept.iloc[ranked[n_strongest:]]
         turn = np.lexsort((person_hash(_person(others), random_state), _turn(others, random_state)))
         drawn = np.sort(turn[: max_pairs - n_strongest])  # back in order of strength
-        chosen = np.concatenate([chosen, ranked[n_strongest:][drawn]])
+        chosen = np.concatenate([ranked[:n_strongest], ranked[n_strongest:][drawn]])
+        how = (
+            f"{len(chosen):,} of {n_scored:,} scored pairs: the {n_strongest:,} with the strongest evidence, and "
+            f"{len(drawn):,} at random, as evenly as possible over regimes and groups (seed {random_state})."
+        )
     pairs = kept.iloc[chosen]
     return PairSample(
         pairs=pairs.reset_index(drop=True),
@@ -202,7 +192,7 @@ def draw_pair_sample(source: PairSource, max_pairs: int = MAX_PAIRS, random_stat
         n_pairs=n_pairs,
         n_scored=n_scored,
         n_strongest=n_strongest,
-        how=_how(len(pairs), n_strongest, n_scored, random_state),
+        how=how,
     )
 
 
@@ -283,12 +273,3 @@ def _reason_places(codes: NDArray[np.int64], reason_of: Sequence[int]) -> list[i
     """Rank of each feature's reason among the principal ones, from 1; None if it is not one of them."""
     place_of = {int(code): place for place, code in enumerate(codes, start=1) if code >= 0}
     return [place_of.get(code) for code in reason_of]
-
-
-def _how(n: int, n_strongest: int, n_scored: int, random_state: int) -> str:
-    if n == n_scored:
-        return f"All {n_scored:,} scored pairs."
-    return (
-        f"{n:,} of {n_scored:,} scored pairs: the {n_strongest:,} with the strongest evidence, and {n - n_strongest:,} "
-        f"at random, as evenly as possible over regimes and groups (seed {random_state})."
-    )

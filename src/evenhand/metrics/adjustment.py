@@ -67,10 +67,8 @@ def _step_adjusted(
     ranks = np.cumsum(times)
     scaled = p[known][order] * factor(ranks, float(times.sum()))
     running = np.maximum.accumulate(scaled) if is_step_down else np.minimum.accumulate(scaled[::-1])[::-1]
-    found = np.empty(len(order))
-    found[order] = np.minimum(running, 1)
     adjusted = np.full(p.shape, np.nan)
-    adjusted[known] = found
+    adjusted[np.flatnonzero(known)[order]] = np.minimum(running, 1)
     return adjusted
 
 
@@ -112,10 +110,8 @@ class NullScores:
         return cls(values, kept, most)
 
     def __add__(self, other: NullScores) -> NullScores:
-        joined = [
-            _lowest_hashes(np.concatenate([a, b]), np.concatenate([h, g]), self.most)
-            for a, b, h, g in zip(self.values, other.values, self.hashes, other.hashes, strict=True)
-        ]
+        strata = zip(self.values, other.values, self.hashes, other.hashes, strict=True)
+        joined = (_lowest_hashes(np.r_[a, b], np.r_[h, g], self.most) for a, b, h, g in strata)
         values, hashes = zip(*joined, strict=True)
         return NullScores(values, hashes, self.most)
 
@@ -149,19 +145,15 @@ class NullScores:
 
     def q_values(self, counts: tuple[Ints, ...]) -> tuple[Floats, ...]:
         """Adjusted p-values of scores with 0, 1, ... null scores at least as large, by stratum, from all `counts`."""
-        place, n_at_least = (
-            np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
-            for parts in (
-                [np.full(np.count_nonzero(c), code) for code, c in enumerate(counts)],
-                [np.flatnonzero(c) for c in counts],
-            )
-        )
-        times = np.concatenate([c[c > 0] for c in counts]) if counts else np.zeros(0)
+        none = np.zeros(0, dtype=np.int64)
+        place = np.repeat(np.arange(len(counts)), [np.count_nonzero(c) for c in counts])
+        n_at_least = np.concatenate([none, *map(np.flatnonzero, counts)])
+        times = np.concatenate([none, *(c[c > 0] for c in counts)])
         adjusted = benjamini_hochberg(self.p_values(n_at_least, place), times)
-        found = tuple(np.full(len(c), np.nan) for c in counts)
-        for code, values in enumerate(found):
+        by_stratum = tuple(np.full(len(c), np.nan) for c in counts)
+        for code, values in enumerate(by_stratum):
             values[n_at_least[place == code]] = adjusted[place == code]
-        return found
+        return by_stratum
 
 
 def _lowest_hashes(values: Floats, hashes: NDArray[np.uint64], most: int) -> tuple[Floats, NDArray[np.uint64]]:

@@ -51,21 +51,14 @@ def group_outcomes(
 ) -> list[GroupOutcome]:
     """Decisions and errors of each group, in the order of `names`; `frequency` is how many people a row stands for."""
     weights = row_weights(frequency, len(y))
-
-    def outcome(code: int, name: str) -> GroupOutcome:
+    outcomes = []
+    for code, name in enumerate(names):
         members = group == code
         labels, decisions, counts, times = (v[members] for v in (y, decision, weights.count, weights.total))
-        return GroupOutcome(
-            group=name,
-            n=int(counts.sum()),
-            n_positive_label=int(counts @ labels),
-            positive_rate=_mean(decisions, times),
-            true_positive_rate=_mean(decisions, times * (labels == 1)),
-            false_positive_rate=_mean(decisions, times * (labels == 0)),
-            auc=auc(labels, score[members], times),
-        )
-
-    return [outcome(code, name) for code, name in enumerate(names)]
+        rate, tpr, fpr = (_mean(decisions, t) for t in (times, times * (labels == 1), times * (labels == 0)))
+        area = auc(labels, score[members], times)
+        outcomes.append(GroupOutcome(name, int(counts.sum()), int(counts @ labels), rate, tpr, fpr, area))
+    return outcomes
 
 
 def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Estimate:
@@ -73,7 +66,12 @@ def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Estimate:
 
     For two groups this is max(|TPR_0 - TPR_1|, |FPR_0 - FPR_1|).
     """
-    absent = [f"no one with label {label} in group {o.group!r}" for o in outcomes for label in _absent_labels(o)]
+    absent = [
+        f"no one with label {label} in group {o.group!r}"
+        for o in outcomes
+        for label, n in ((1, o.n_positive_label), (0, o.n - o.n_positive_label))
+        if n == 0
+    ]
     if absent:
         return not_estimable(f"not estimable: {'; '.join(absent)}")
     tpr = [o.true_positive_rate for o in outcomes]
@@ -111,11 +109,6 @@ def outcome_metrics(
         "eo_gap": equalized_odds_gap(outcomes),
         "sp_gap": statistical_parity_gap(outcomes),
     }
-
-
-def _absent_labels(outcome: GroupOutcome) -> list[int]:
-    counts = {1: outcome.n_positive_label, 0: outcome.n - outcome.n_positive_label}
-    return [label for label, count in counts.items() if count == 0]
 
 
 def _mean(values: NDArray[np.int64] | NDArray[np.bool_], times: Floats) -> float:

@@ -6,19 +6,20 @@ uses it in that way or whether there are good reasons to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import special
 from scipy.stats import rankdata
 from sklearn.ensemble import HistGradientBoostingClassifier
 from threadpoolctl import threadpool_limits  # comes with scikit-learn
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import Bools, Floats, Ints
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.inputs.validation import in_row_order, is_number_column
 from evenhand.metrics.estimate import Estimate, Plain, check_at_least, check_open_fraction, group_codes, normal_quantile
@@ -31,7 +32,6 @@ PERFECT_PROXY = 0.9
 _PRIOR_PEOPLE = 10.0
 # The largest number of values of a category in scikit-learn's boosted trees; rarer ones are combined.
 _MOST_CATEGORIES = 250
-_NAN = float("nan")
 
 
 @dataclass(frozen=True)
@@ -131,17 +131,18 @@ def proxy_screen(
     >>> [(row.feature, row.auc) for row in screen.features]
     [('title', 1.0), ('day', 0.5)]
     """
-    setting, table, small = _setting(X, group, names, n_folds, max_people, confidence, random_state)
+    setting = _Setting.of(X, group, names, n_folds, max_people, confidence, random_state)
     check_at_least(n_trees, 1, "n_trees")
+    n_used, small = len(setting.table), [n for code, n in enumerate(setting.names) if code not in setting.judged]
     notes = [
-        f"{len(table)} of {len(X)} people, drawn at random" if len(table) < len(X) else "",
+        f"{n_used} of {len(X)} people, drawn at random" if n_used < len(X) else "",
         f"not judged, fewer than {2 * n_folds} people: {', '.join(small)}" if small else "",
     ]
     return ProxyScreen(
-        features=_strengths(table, setting),
-        all_features=_joint_strength(table, setting, n_trees, random_state),
+        features=_strengths(setting),
+        all_features=_joint_strength(setting, n_trees, random_state),
         n_people=len(X),
-        n_people_used=len(table),
+        n_people_used=n_used,
         n_folds=n_folds,
         confidence=confidence,
         random_state=random_state,
@@ -156,8 +157,6 @@ def feature_strengths(
     names: Sequence[str] | None = None,
     n_folds: int = 5,
     max_people: int = 20_000,
-    confidence: float = 0.95,
-    random_state: int = 0,
 ) -> tuple[ProxyStrength, ...]:
     """How well each feature alone predicts the group, strongest first: `proxy_screen` without the trees.
 
@@ -167,19 +166,19 @@ def feature_strengths(
     >>> [row.auc for row in feature_strengths(pd.DataFrame({"fee": label * 9}), label)]
     [1.0]
     """
-    setting, table, _ = _setting(X, group, names, n_folds, max_people, confidence, random_state)
-    return _strengths(table, setting)
+    return _strengths(_Setting.of(X, group, names, n_folds, max_people, confidence=0.95, random_state=0))
 
 
-def _strengths(table: pd.DataFrame, setting: _Setting) -> tuple[ProxyStrength, ...]:
-    rows = [_feature_strength(table[column], str(column), setting) for column in table.columns]
+def _strengths(setting: _Setting) -> tuple[ProxyStrength, ...]:
+    rows = [_feature_strength(setting.table[column], setting) for column in setting.table.columns]
     return tuple(sorted(rows, key=lambda row: -row.auc))
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """What is predicted, and how people are held out."""
+    """The people who are used, the groups that are predicted, and how people are held out."""
 
+    table: pd.DataFrame
     codes: Ints
     names: tuple[str, ...]
     judged: Ints
@@ -187,96 +186,79 @@ class _Setting:
     n_folds: int
     confidence: float
 
-
-def _setting(
-    X: pd.DataFrame,
-    group: ArrayLike,
-    names: Sequence[str] | None,
-    n_folds: int,
-    max_people: int,
-    confidence: float,
-    random_state: int,
-) -> tuple[_Setting, pd.DataFrame, list[str]]:
-    """The target, the people who are used, and the names of groups that are too small."""
-    if not isinstance(X, pd.DataFrame):
-        raise InvalidTypeError(
-            f"`X` must be a pandas table, got {type(X).__name__}; convert it first, for example with "
-            "`evenhand.inputs.validation.as_table`."
-        )
-    if X.shape[1] == 0:
-        raise InvalidInputError("`X` must have at least one column, got none.")
-    codes, readable = group_codes(in_row_order(group, X, "group"), len(X), names)
-    check_at_least(n_folds, 2, "n_folds", "to hold people out")
-    check_at_least(max_people, 100, "max_people")
-    check_open_fraction(confidence, "confidence")
-    rng = np.random.default_rng(random_state)
-    chosen = np.sort(rng.permutation(len(codes))[:max_people])
-    table, codes = X.iloc[chosen], codes[chosen]
-    counts = np.bincount(codes, minlength=len(readable))
-    # Two in each fold, so that each fold's area is based on more than one person.
-    judged = np.flatnonzero(counts >= 2 * n_folds)
-    if len(judged) < 2:
-        sizes = dict(zip(readable, counts.tolist(), strict=True))
-        raise InvalidInputError(
-            f"At least two groups of {2 * n_folds} people are needed for {n_folds} folds, got {sizes}; "
-            "use fewer folds, or combine groups."
-        )
-    fold = _folds(codes, n_folds, rng)
-    small = [readable[code] for code in range(len(readable)) if code not in judged]
-    return _Setting(codes, readable, judged, fold, n_folds, confidence), table, small
-
-
-def _folds(codes: Ints, n_folds: int, rng: np.random.Generator) -> Ints:
-    """Fold of each person: every group is distributed evenly, in random order."""
-    order = np.lexsort((rng.random(len(codes)), codes))
-    fold = np.empty(len(codes), dtype=np.int64)
-    fold[order] = np.arange(len(codes)) % n_folds
-    return fold
+    @classmethod
+    def of(
+        cls,
+        X: pd.DataFrame,
+        group: ArrayLike,
+        names: Sequence[str] | None,
+        n_folds: int,
+        max_people: int,
+        confidence: float,
+        random_state: int,
+    ) -> _Setting:
+        if not isinstance(X, pd.DataFrame):
+            raise InvalidTypeError(
+                f"`X` must be a pandas table, got {type(X).__name__}; convert it first, for example with "
+                "`evenhand.inputs.validation.as_table`."
+            )
+        if X.shape[1] == 0:
+            raise InvalidInputError("`X` must have at least one column, got none.")
+        codes, readable = group_codes(in_row_order(group, X, "group"), len(X), names)
+        check_at_least(n_folds, 2, "n_folds", "to hold people out")
+        check_at_least(max_people, 100, "max_people")
+        check_open_fraction(confidence, "confidence")
+        rng = np.random.default_rng(random_state)
+        chosen = np.sort(rng.permutation(len(codes))[:max_people])
+        table, codes = X.iloc[chosen], codes[chosen]
+        counts = np.bincount(codes, minlength=len(readable))
+        # Two in each fold, so that each fold's area is based on more than one person.
+        judged = np.flatnonzero(counts >= 2 * n_folds)
+        if len(judged) < 2:
+            sizes = dict(zip(readable, counts.tolist(), strict=True))
+            raise InvalidInputError(
+                f"At least two groups of {2 * n_folds} people are needed for {n_folds} folds, got {sizes}; "
+                "use fewer folds, or combine groups."
+            )
+        # Every group is distributed evenly over the folds, in random order.
+        fold = np.empty(len(codes), dtype=np.int64)
+        fold[np.lexsort((rng.random(len(codes)), codes))] = np.arange(len(codes)) % n_folds
+        return cls(table, codes, readable, judged, fold, n_folds, confidence)
 
 
 # --- one feature ---
 
 
-@dataclass(frozen=True)
-class _Values:
-    """A column as codes (missing is a separate value) and, if it has an order, as numbers."""
-
-    codes: Ints
-    ordered: Floats | None
-    kind: str
-    n_values: int
-    n_missing: int
-
-
-def _feature_strength(column: pd.Series[Any], name: str, setting: _Setting) -> ProxyStrength:
-    values = _as_values(column)
-    if len(np.unique(values.codes)) == 1:
+def _feature_strength(column: pd.Series[Any], setting: _Setting) -> ProxyStrength:
+    codes, ordered = _as_values(column)
+    facts = {
+        "feature": str(column.name),
+        "kind": "number" if is_number_column(column) else "category",
+        "n_values": int(column.nunique()),
+        "n_missing": int(column.isna().sum()),
+    }
+    if len(np.unique(codes)) == 1:
         areas = [Estimate(0.5, 0.5, 0.5)] * len(setting.judged)
-        return _strength(name, values, areas, setting, "constant: it carries no information about the group")
-    shares = _out_of_fold_shares(values.codes, setting)
+        return _strength(facts, areas, setting, "constant: it carries no information about the group")
+    shares = _out_of_fold_shares(codes, setting)
     # With two groups, each against the rest is the same question.
     asked = setting.judged[:1] if len(setting.names) == 2 else setting.judged
-    areas = [_feature_area(values, setting.codes == code, shares[:, code], setting) for code in asked]
-    return _strength(name, values, areas * (len(setting.judged) // len(asked)), setting)
+    areas = []
+    for code in asked:
+        # By rank if the column has an order; by learned shares if it has none, or if they predict better.
+        is_member = setting.codes == code
+        ways = [] if ordered is None else [_rank_area(is_member, ordered, setting)]
+        if ordered is None or _departs_from_trend(codes, ordered, is_member):
+            ways.append(_learned_area(is_member, shares[:, code], setting))
+        areas.append(max(ways, key=lambda area: area.value))
+    return _strength(facts, areas * (len(setting.judged) // len(asked)), setting)
 
 
-def _feature_area(values: _Values, is_member: NDArray[np.bool_], share: Floats, setting: _Setting) -> Estimate:
-    """The area by rank if the column has an order; by learned shares if it has none, or if they predict better."""
-    if values.ordered is None:
-        return _learned_area(is_member, share, setting)
-    by_rank = _rank_area(is_member, values.ordered, setting.confidence)
-    if not _departs_from_trend(values, is_member):
-        return by_rank
-    learned = _learned_area(is_member, share, setting)
-    return learned if learned.value > by_rank.value else by_rank
-
-
-def _as_values(column: pd.Series[Any]) -> _Values:
-    n_values, n_missing = int(column.nunique()), int(column.isna().sum())
+def _as_values(column: pd.Series[Any]) -> tuple[Ints, Floats | None]:
+    """A column as codes (missing is a separate value) and, if it has an order, as numbers."""
     if not is_number_column(column):
         codes, _ = pd.factorize(column.astype(str).where(column.notna()), sort=True)
-        ordered = codes.astype(np.float64) if len(np.unique(codes)) == 2 else None
-        return _Values(codes.astype(np.int64) + 1, ordered, "category", n_values, n_missing)
+        return codes.astype(np.int64) + 1, codes.astype(np.float64) if len(np.unique(codes)) == 2 else None
     numbers = column.to_numpy(dtype=np.float64, na_value=np.nan)
     is_missing = np.isnan(numbers)
     present = np.sort(numbers[~is_missing])
@@ -285,19 +267,18 @@ def _as_values(column: pd.Series[Any]) -> _Values:
     edges = np.unique(present[(np.arange(1, n_bins) * len(present)) // n_bins]) if len(present) else present
     bins = np.where(is_missing, 0, np.searchsorted(edges, numbers, side="right") + 1)
     middle = present[len(present) // 2] if len(present) else 0.0
-    return _Values(bins.astype(np.int64), np.where(is_missing, middle, numbers), "number", n_values, n_missing)
+    return bins.astype(np.int64), np.where(is_missing, middle, numbers)
 
 
-def _departs_from_trend(values: _Values, is_member: NDArray[np.bool_]) -> bool:
+def _departs_from_trend(codes: Ints, ordered: Floats, is_member: Bools) -> bool:
     """Whether shares by bin differ by more than a linear trend in the ranks explains, at the level 0.001."""
-    assert values.ordered is not None
-    people = np.bincount(values.codes)
-    members = np.bincount(values.codes, weights=is_member, minlength=len(people))[people > 0]
-    ranks = np.bincount(values.codes, weights=rankdata(values.ordered), minlength=len(people))[people > 0]
-    people = people[people > 0]
+    # Bins without people are left out.
+    _, codes, people = np.unique(codes, return_inverse=True, return_counts=True)
     if len(people) < 3:
         return False
-    overall, middle = members.sum() / people.sum(), ranks / people
+    members = np.bincount(codes, weights=is_member)
+    middle = np.bincount(codes, weights=rankdata(ordered)) / people
+    overall = members.sum() / people.sum()
     apart = members - people * overall
     centered = middle - (people @ middle) / people.sum()
     spread = float(people @ centered**2)
@@ -322,22 +303,10 @@ def _out_of_fold_shares(values: Ints, setting: _Setting) -> Floats:
 # --- all features ---
 
 
-def _joint_strength(table: pd.DataFrame, setting: _Setting, n_trees: int, random_state: int) -> ProxyStrength:
+def _joint_strength(setting: _Setting, n_trees: int, random_state: int) -> ProxyStrength:
     """Boosted trees over all columns, cross-validated on the same folds."""
+    table = setting.table
     matrix, is_category = _tree_matrix(table)
-    # Trees this small gain nothing from threads, and threads waiting for a busy core are costly.
-    with threadpool_limits(limits=1):
-        shares = _held_out_shares(matrix, is_category, setting, n_trees, random_state)
-    n_missing = int(table.isna().any(axis=1).sum())
-    values = _Values(setting.codes, None, "all", table.shape[1], n_missing)
-    areas = [_learned_area(setting.codes == code, shares[:, code], setting) for code in setting.judged]
-    return _strength("all features", values, areas, setting)
-
-
-def _held_out_shares(
-    matrix: Floats, is_category: NDArray[np.bool_], setting: _Setting, n_trees: int, random_state: int
-) -> Floats:
-    """Probability of each group for each person, from trees grown on the other folds."""
     shares = np.zeros((len(matrix), len(setting.names)))
     for fold in range(setting.n_folds):
         held_out = setting.fold == fold
@@ -353,12 +322,18 @@ def _held_out_shares(
             early_stopping=False,
             categorical_features=is_category[has_values],
             random_state=random_state,
-        ).fit(matrix[np.ix_(~held_out, has_values)], setting.codes[~held_out])
-        shares[np.ix_(held_out, trees.classes_)] = trees.predict_proba(matrix[np.ix_(held_out, has_values)])
-    return shares
+        )
+        # Trees this small gain nothing from threads, and threads waiting for a busy core are costly.
+        with threadpool_limits(limits=1):
+            trees.fit(matrix[np.ix_(~held_out, has_values)], setting.codes[~held_out])
+            shares[np.ix_(held_out, trees.classes_)] = trees.predict_proba(matrix[np.ix_(held_out, has_values)])
+    n_missing = int(table.isna().any(axis=1).sum())
+    facts = {"feature": "all features", "kind": "all", "n_values": table.shape[1], "n_missing": n_missing}
+    areas = [_learned_area(setting.codes == code, shares[:, code], setting) for code in setting.judged]
+    return _strength(facts, areas, setting)
 
 
-def _tree_matrix(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
+def _tree_matrix(table: pd.DataFrame) -> tuple[Floats, Bools]:
     """Numbers unchanged, categories as codes from the most common; NaN is missing."""
     columns = []
     is_category = np.asarray([not is_number_column(table[column]) for column in table.columns])
@@ -380,47 +355,34 @@ def _tree_matrix(table: pd.DataFrame) -> tuple[Floats, NDArray[np.bool_]]:
 # --- areas ---
 
 
-def _strength(
-    name: str, values: _Values, areas: Sequence[Estimate], setting: _Setting, note: str = ""
-) -> ProxyStrength:
-    by_group = dict.fromkeys(setting.names, _NAN)
-    by_group.update({setting.names[code]: area.value for code, area in zip(setting.judged, areas, strict=True)})
-    mean = float(np.mean([area.value for area in areas]))
-    has_interval = mean < 1
-    return ProxyStrength(
-        feature=name,
-        kind=values.kind,
-        auc=mean,
-        low=float(np.mean([area.low for area in areas])) if has_interval else _NAN,
-        high=float(np.mean([area.high for area in areas])) if has_interval else _NAN,
-        auc_by_group=by_group,
-        n_values=values.n_values,
-        n_missing=values.n_missing,
-        note=note if has_interval else "no interval: the groups are separated without overlap",
-    )
+def _strength(facts: dict[str, Any], areas: Sequence[Estimate], setting: _Setting, note: str = "") -> ProxyStrength:
+    by_group = dict.fromkeys(setting.names, math.nan)
+    by_group |= {setting.names[code]: area.value for code, area in zip(setting.judged, areas, strict=True)}
+    mean, low, high = np.mean([(area.value, area.low, area.high) for area in areas], axis=0).tolist()
+    if mean >= 1:
+        low, high, note = math.nan, math.nan, "no interval: the groups are separated without overlap"
+    return ProxyStrength(auc=mean, low=low, high=high, auc_by_group=by_group, note=note, **facts)
 
 
-def _rank_area(is_member: NDArray[np.bool_], numbers: Floats, confidence: float) -> Estimate:
+def _area(value: float, is_member: Bools, least: float, setting: _Setting, inflation: float = 1.0) -> Estimate:
+    n_members = int(is_member.sum())
+    error = inflation * hanley_mcneil(value, n_members, len(is_member) - n_members)
+    half = normal_quantile(setting.confidence) * error
+    return Estimate(value, max(least, value - half), min(1.0, value + half))
+
+
+def _rank_area(is_member: Bools, numbers: Floats, setting: _Setting) -> Estimate:
     """Area by rank in the direction in which it is above one half; only that direction is learned."""
     area = auc(is_member.astype(np.int64), numbers)
-    folded = max(area, 1 - area)
-    half = normal_quantile(confidence) * _area_error(folded, is_member)
-    return Estimate(folded, max(0.5, folded - half), min(1.0, folded + half))
+    return _area(max(area, 1 - area), is_member, 0.5, setting)
 
 
-def _learned_area(is_member: NDArray[np.bool_], share: Floats, setting: _Setting) -> Estimate:
+def _learned_area(is_member: Bools, share: Floats, setting: _Setting) -> Estimate:
     """Mean over folds of the area of shares learned on the other folds."""
     # Rounded, so that shares that differ only in the order of additions stay tied.
-    rounded = np.round(share, 12)
-    labels = is_member.astype(np.int64)
+    labels, rounded = is_member.astype(np.int64), np.round(share, 12)
     folds = [setting.fold == fold for fold in range(setting.n_folds)]
     area = float(np.mean([auc(labels[members], rounded[members]) for members in folds]))
     # Nadeau and Bengio's (2003) allowance for training folds that overlap.
-    inflation = np.sqrt(1 + setting.n_folds / (setting.n_folds - 1))
-    half = float(normal_quantile(setting.confidence) * (inflation * _area_error(area, is_member)))
-    return Estimate(area, max(0.0, area - half), min(1.0, area + half))
-
-
-def _area_error(area: float, is_member: NDArray[np.bool_]) -> float:
-    n_members = int(is_member.sum())
-    return hanley_mcneil(area, n_members, len(is_member) - n_members)
+    inflation = math.sqrt(1 + setting.n_folds / (setting.n_folds - 1))
+    return _area(area, is_member, 0.0, setting, inflation)

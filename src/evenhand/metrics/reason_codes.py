@@ -7,7 +7,7 @@ after the last. It does not matter here whether they come from attributions or f
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.disparity.approvals import RateContrast, contrast_counts, no_contrast
+from evenhand.metrics.disparity.approvals import contrast_counts, no_contrast
 from evenhand.metrics.disparity.intervals import rate_estimate
 from evenhand.metrics.estimate import Estimate, Plain
 from evenhand.metrics.excess import ROUNDING
@@ -25,6 +25,8 @@ Place: TypeAlias = Literal["first", "any"]
 
 NO_REASON = -1
 """The code for no reason."""
+
+_NO_ONE = "not estimable: no one in the group is declined"
 
 PERSISTENCE = 0.8
 """Persistence of `rank_overlap`: the first reason then has 40% of the weight, the first four have 81%."""
@@ -68,16 +70,13 @@ def pull_shares(pulls: NDArray[np.floating], codes: Ints) -> Floats:
     """
     down = np.where(_steps(pulls) < 0, pulls, 0.0).astype(np.float64)
     shares = np.full(codes.shape, np.nan)
-    np.divide(_taken(down, codes), down.sum(axis=1, keepdims=True), out=shares, where=codes >= 0)
+    taken = np.take_along_axis(down, np.maximum(codes, 0), axis=1)
+    np.divide(taken, down.sum(axis=1, keepdims=True), out=shares, where=codes >= 0)
     return shares
 
 
 def _steps(pulls: NDArray[np.floating]) -> Floats:
     return np.round(pulls.astype(np.float64) / ROUNDING)
-
-
-def _taken(values: Floats, codes: Ints) -> Floats:
-    return np.take_along_axis(values, np.maximum(codes, 0), axis=1)
 
 
 def compacted(codes: Ints) -> Ints:
@@ -147,7 +146,8 @@ def rank_overlap(first: Ints, second: Ints, persistence: float = PERSISTENCE) ->
     lengths = np.stack([(first >= 0).sum(axis=1), (second >= 0).sum(axis=1)])
     shorter, longer = lengths.min(axis=0), lengths.max(axis=0)
     in_common = np.column_stack([same[:, :d, :d].sum(axis=(1, 2)) for d in range(1, n_depths + 1)])
-    rate = _at_depth(in_common, shorter) / np.maximum(shorter, 1)
+    at_shorter = np.where(shorter > 0, in_common[np.arange(len(first)), shorter - 1], 0)
+    rate = at_shorter / np.maximum(shorter, 1)
     total, last = np.zeros(len(first)), np.zeros(len(first))
     for depth in range(1, n_depths + 1):
         agreement = (in_common[:, depth - 1] + rate * np.maximum(depth - shorter, 0)) / depth
@@ -163,12 +163,6 @@ def _same(first: Ints, second: Ints) -> NDArray[np.bool_]:
     return same
 
 
-def _at_depth(in_common: Ints, depth: Ints) -> Ints:
-    """The column of each row's depth, 0 at depth 0."""
-    padded = np.column_stack([np.zeros(len(in_common), dtype=np.int64), in_common])
-    return np.take_along_axis(padded, depth[:, None], axis=1)[:, 0]
-
-
 @dataclass(frozen=True, eq=False)
 class ReasonCounts:
     """How often reasons are given to declined people; counts of parts of the people can be added.
@@ -179,15 +173,28 @@ class ReasonCounts:
         Declined people of each group, and how many of them have no reason, of shape (G,).
     first, any
         How many have each reason as the first one, and among all of theirs, of shape (R, G).
+    n_pairs, agreement
+        Pairs of two declined people by group of the person, of shape (G,), and sums over them of the share of reasons
+        in common and of the rank-biased overlap, of shape (G, 2).
     """
 
     n_people: Ints
     n_without: Ints
     first: Ints
     any: Ints
+    n_pairs: Ints
+    agreement: Floats
 
     @classmethod
-    def of(cls, codes: Ints, groups: Ints, n_reasons: int, n_groups: int) -> ReasonCounts:
+    def of(
+        cls,
+        codes: Ints,
+        groups: Ints,
+        n_reasons: int,
+        n_groups: int,
+        pair_groups: Ints | None = None,
+        pair_agreement: Floats | None = None,
+    ) -> ReasonCounts:
         """Count the reasons of declined people.
 
         Parameters
@@ -196,6 +203,9 @@ class ReasonCounts:
             Reasons and groups of the declined people, of shape (n, k) and (n,).
         n_reasons, n_groups
             Numbers of reasons and of groups.
+        pair_groups, pair_agreement
+            Group of the person and agreement of each pair, of shape (n_pairs,) and (n_pairs, 2), NaN unless both are
+            declined.
 
         Examples
         --------
@@ -209,20 +219,20 @@ class ReasonCounts:
             cell = (chosen * n_groups + groups[:, None])[chosen >= 0]
             return np.bincount(cell, minlength=n_reasons * n_groups).reshape(n_reasons, n_groups)
 
+        pairs = np.zeros(0, dtype=np.int64) if pair_groups is None else pair_groups
+        alike = np.zeros((0, 2)) if pair_agreement is None else pair_agreement
+        known = ~np.isnan(alike[:, 0])
         return cls(
             n_people=np.bincount(groups, minlength=n_groups),
             n_without=np.bincount(groups[(codes < 0).all(axis=1)], minlength=n_groups),
             first=counted(slice(1)),
             any=counted(slice(None)),
+            n_pairs=np.bincount(pairs[known], minlength=n_groups),
+            agreement=np.column_stack([np.bincount(pairs[known], c, minlength=n_groups) for c in alike[known].T]),
         )
 
     def __add__(self, other: ReasonCounts) -> ReasonCounts:
-        return ReasonCounts(
-            self.n_people + other.n_people,
-            self.n_without + other.n_without,
-            self.first + other.first,
-            self.any + other.any,
-        )
+        return ReasonCounts(**{name: values + getattr(other, name) for name, values in vars(self).items()})
 
 
 @dataclass(frozen=True)
@@ -286,53 +296,38 @@ def reason_rates(
     [('debt', 'a', 2, 3), ('debt', 'b', 0, 1), ('income', 'a', 1, 3), ('income', 'b', 1, 1)]
     """
     at = list(groups).index(reference)
-    found: list[ReasonRate] = []
+    n0 = int(counts.n_people[at])
+    rates: list[ReasonRate] = []
     places: tuple[tuple[Place, Ints], ...] = (("first", counts.first), ("any", counts.any))
     for place, given in places:
-        rows = list(_rates_of(place, given, counts, reasons, groups, at, confidence))
-        adjusted = holm([row.p_value for row in rows])
-        found += [replace(row, p_value_holm=float(p)) for row, p in zip(rows, adjusted, strict=True)]
-    return tuple(found)
-
-
-def _rates_of(
-    place: Place,
-    given: Ints,
-    counts: ReasonCounts,
-    reasons: Sequence[str],
-    groups: Sequence[str],
-    reference: int,
-    confidence: float,
-) -> Iterator[ReasonRate]:
-    totals = given.sum(axis=1)
-    n0 = int(counts.n_people[reference])
-    for reason in sorted(np.flatnonzero(totals).tolist(), key=lambda code: -totals[code]):
-        for code, name in enumerate(groups):
-            n, n_people = int(given[reason, code]), int(counts.n_people[code])
-            contrast = _contrast(n, n_people, int(given[reason, reference]), n0, code == reference, confidence)
-            yield ReasonRate(
-                place=place,
-                reason=reasons[reason],
-                group=name,
-                is_reference=code == reference,
-                n_people=n_people,
-                n=n,
-                rate=rate_estimate(n, n_people, confidence, _NO_ONE),
-                difference=contrast.difference,
-                p_value=contrast.p_value,
-                p_value_holm=math.nan,
-                test=contrast.test,
-            )
-
-
-_NO_ONE = "not estimable: no one in the group is declined"
-
-
-def _contrast(n: int, n_people: int, n0: int, n_reference: int, is_reference: bool, confidence: float) -> RateContrast:
-    if is_reference:
-        return no_contrast("this is the reference group")
-    if not n_people:
-        return no_contrast(_NO_ONE)
-    if not n_reference:
-        return no_contrast("not estimable: no one in the reference group is declined")
-    return contrast_counts(n, n_people, n0, n_reference, "auto", confidence)
+        totals = given.sum(axis=1)
+        rows = []
+        for reason in sorted(np.flatnonzero(totals).tolist(), key=lambda code: -totals[code]):
+            for code, name in enumerate(groups):
+                n, n_people = int(given[reason, code]), int(counts.n_people[code])
+                if code == at:
+                    contrast = no_contrast("this is the reference group")
+                elif not n_people:
+                    contrast = no_contrast(_NO_ONE)
+                elif not n0:
+                    contrast = no_contrast("not estimable: no one in the reference group is declined")
+                else:
+                    contrast = contrast_counts(n, n_people, int(given[reason, at]), n0, "auto", confidence)
+                rows.append(
+                    ReasonRate(
+                        place=place,
+                        reason=reasons[reason],
+                        group=name,
+                        is_reference=code == at,
+                        n_people=n_people,
+                        n=n,
+                        rate=rate_estimate(n, n_people, confidence, _NO_ONE),
+                        difference=contrast.difference,
+                        p_value=contrast.p_value,
+                        p_value_holm=math.nan,
+                        test=contrast.test,
+                    )
+                )
+        adjusted = holm([row.p_value for row in rows]).tolist()
+        rates += [replace(row, p_value_holm=p) for row, p in zip(rows, adjusted, strict=True)]
+    return tuple(rates)

@@ -75,14 +75,9 @@ class GroupEffect(Estimate):
     n_group: int | None = None
     n_controls: int | None = None
 
-    @property
-    def n_people(self) -> int | None:
-        """People in the regression: the same as `n`."""
-        return self.n
-
     def to_dict(self) -> dict[str, Any]:
-        """Plain fields."""
-        return {**super().to_dict(), "n_people": self.n_people}
+        """Plain fields, with `n` also as `n_people`."""
+        return {**super().to_dict(), "n_people": self.n}
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,8 +93,10 @@ class _Sample:
         clusters = None if self.clusters is None else self.clusters[chosen]
         return _Sample(self.outcome[chosen], self.is_group[chosen], self.controls.rows(chosen), clusters)
 
-    def n_distinct(self, chosen: Bools) -> int:
-        return int(chosen.sum()) if self.clusters is None else len(np.unique(self.clusters[chosen]))
+    @property
+    def design(self) -> Floats:
+        """A constant, the group and the controls."""
+        return np.column_stack([np.ones(len(self.outcome)), self.is_group, self.controls.values])
 
     @property
     def errors(self) -> dict[str, Any]:
@@ -160,14 +157,11 @@ def group_effect(
     >>> bool(np.isclose(found.value, decision[is_group].mean() - decision[~is_group].mean()))
     True
     """
-    known = np.isfinite(outcome)
-    sample = _Sample(outcome, is_group, controls, clusters).rows(known)
-    notes = []
+    sample = _Sample(outcome, is_group, controls, clusters).rows(np.isfinite(outcome))
+    certain = ""
     if method == "logit":
-        sample, note = _without_certain(sample)
-        notes.append(note)
-    sample, is_told_apart, note = _independent(sample)
-    notes.append(note)
+        sample, certain = _without_certain(sample)
+    sample, is_told_apart, redundant = _independent(sample)
     reason = _unfit(sample, method, group, reference)
     if not reason and not is_told_apart:
         reason = f"not estimable: the controls determine who is in {group!r}"
@@ -175,15 +169,9 @@ def group_effect(
         estimate = not_estimable(reason)
     else:
         estimate = (_logit if method == "logit" else _least_squares)(sample, confidence)
+    note = "; ".join(text for text in (estimate.note, certain, redundant) if text)
     return GroupEffect(
-        estimate.value,
-        estimate.low,
-        estimate.high,
-        estimate.standard_error,
-        estimate.p_value,
-        n=len(sample.outcome),
-        note="; ".join(text for text in (estimate.note, *notes) if text),
-        df=estimate.df,
+        **{**vars(estimate), "n": len(sample.outcome), "note": note},
         n_group=int(sample.is_group.sum()),
         n_controls=len(sample.controls.names),
     )
@@ -192,7 +180,7 @@ def group_effect(
 def _unfit(sample: _Sample, method: Method, group: str, reference: str) -> str:
     """Why there are too few people for a regression; empty if there are enough."""
     for name, chosen in ((group, sample.is_group), (reference, ~sample.is_group)):
-        n = sample.n_distinct(chosen)
+        n = int(chosen.sum()) if sample.clusters is None else len(np.unique(sample.clusters[chosen]))
         if n < FEWEST_PEOPLE:
             return f"not estimable: {n} people in {name!r}, but at least {FEWEST_PEOPLE} are needed"
         values = sample.outcome[chosen]
@@ -230,7 +218,7 @@ def _without_certain(sample: _Sample) -> tuple[_Sample, str]:
         left += [controls.names[j] for j in certain]
         kept = np.setdiff1d(np.arange(len(controls.names)), certain)
         stay = np.asarray(~rare[:, certain].any(axis=1), dtype=bool)
-        sample = _Sample(sample.outcome, sample.is_group, controls.columns(kept), sample.clusters).rows(stay)
+        sample = replace(sample, controls=controls.columns(kept)).rows(stay)
     if not left:
         return sample, ""
     n_left = n_before - len(sample.outcome)
@@ -258,18 +246,7 @@ def _independent(sample: _Sample) -> tuple[_Sample, bool, str]:
     standard = (values[:, moves] - values[:, moves].mean(axis=0)) / spread[moves]
     membership = sample.is_group - sample.is_group.mean()
     norm = float(np.sqrt((membership**2).mean())) or 1.0
-    kept = _independent_columns(np.column_stack([standard, membership / norm]))
-    is_told_apart = len(moves) in kept
-    chosen = [j for j in kept if j < len(moves)]
-    redundant = [sample.controls.names[j] for j in np.delete(moves, chosen)]
-    names = tuple(sample.controls.names[moves[j]] for j in chosen)
-    found = _Sample(sample.outcome, sample.is_group, Controls(names, standard[:, chosen]), sample.clusters)
-    note = f"left out, because other controls determine them: {_listed(redundant)}" if redundant else ""
-    return found, is_told_apart, note
-
-
-def _independent_columns(columns: Floats) -> list[int]:
-    """Places of centered columns of unit variance that are not linear combinations of preceding ones."""
+    columns = np.column_stack([standard, membership / norm])
     triangle: Floats = np.asarray(np.linalg.qr(columns, mode="r")) / math.sqrt(len(columns))
     basis = np.zeros((len(triangle), 0))
     kept = []
@@ -280,7 +257,12 @@ def _independent_columns(columns: Floats) -> list[int]:
         if size > _REDUNDANT:
             basis = np.column_stack([basis, rest / size])
             kept.append(place)
-    return kept
+    is_told_apart = len(moves) in kept
+    chosen = [j for j in kept if j < len(moves)]
+    redundant = [sample.controls.names[j] for j in np.delete(moves, chosen)]
+    controls = Controls(sample.controls.columns(moves[chosen]).names, standard[:, chosen])
+    note = f"left out, because other controls determine them: {_listed(redundant)}" if redundant else ""
+    return replace(sample, controls=controls), is_told_apart, note
 
 
 def _listed(names: Sequence[str]) -> str:
@@ -291,16 +273,11 @@ def _listed(names: Sequence[str]) -> str:
 # --- the two regressions ---
 
 
-def _design(sample: _Sample) -> Floats:
-    """A constant, the group and the controls."""
-    return np.column_stack([np.ones(len(sample.outcome)), sample.is_group, sample.controls.values])
-
-
 def _least_squares(sample: _Sample, confidence: float) -> Estimate:
     """The group's coefficient."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # a warning that there are fewer clusters than columns
-        fitted = OLS(sample.outcome, _design(sample)).fit(use_t=True, **sample.errors)
+        fitted = OLS(sample.outcome, sample.design).fit(use_t=True, **sample.errors)
     value, spread = float(fitted.params[1]), float(sample.outcome.std())
     if float(np.abs(fitted.resid).max()) <= _EXACT * spread:
         value = value if abs(value) > _EXACT * spread else 0.0
@@ -310,31 +287,23 @@ def _least_squares(sample: _Sample, confidence: float) -> Estimate:
     return Estimate(value, float(low), float(high), float(fitted.bse[1]), float(fitted.pvalues[1]))
 
 
-_NO_SOLUTION = "not estimable: the logit has no unique solution"
-_SEPARATED = "not estimable: group and controls separate the decisions perfectly, as inputs do those of a linear score"
-
-
-def _separates(parameters: Floats, design: Floats, outcome: Floats) -> bool:
-    """Whether every decision is on its side of one half."""
-    return bool(np.abs(outcome - special.expit(design @ parameters)).max() < 0.5)
-
-
 def _logit(sample: _Sample, confidence: float) -> Estimate:
     """The average marginal effect of the group."""
-    design = _design(sample)
+    design, is_solved = sample.design, True
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # the causes of their warnings are checked below
         try:
             fitted = Logit(sample.outcome, design).fit(maxiter=_MOST_STEPS, disp=False, **sample.errors)
         except np.linalg.LinAlgError:  # statsmodels before 0.15, also on the way to infinite coefficients
-            fitted = Logit(sample.outcome, design).fit(method="bfgs", maxiter=_MOST_STEPS, disp=False)
-            is_separated = _separates(np.asarray(fitted.params), design, sample.outcome)
-            return not_estimable(_SEPARATED if is_separated else _NO_SOLUTION)
+            fitted, is_solved = Logit(sample.outcome, design).fit(method="bfgs", maxiter=_MOST_STEPS, disp=False), False
     parameters = np.asarray(fitted.params)
-    if not np.isfinite(parameters).all():
-        return not_estimable(_NO_SOLUTION)
-    if _separates(parameters, design, sample.outcome):
-        return not_estimable(_SEPARATED)
+    # Separated: every decision is on its side of one half.
+    if np.abs(sample.outcome - special.expit(design @ parameters)).max() < 0.5:
+        return not_estimable(
+            "not estimable: group and controls separate the decisions perfectly, as inputs do those of a linear score"
+        )
+    if not is_solved or not np.isfinite(parameters).all():
+        return not_estimable("not estimable: the logit has no unique solution")
     if abs(parameters[1]) > _INFINITE:
         return not_estimable("not estimable: with controls held equal, the decision follows from the group alone")
     if not fitted.mle_retvals["converged"]:
@@ -342,20 +311,12 @@ def _logit(sample: _Sample, confidence: float) -> Estimate:
             f"not estimable: the logit did not converge in {_MOST_STEPS} steps; some controls together predict some "
             "decisions perfectly"
         )
-    value, gradient = _average_effect(design, parameters)
-    error = math.sqrt(float(gradient @ np.asarray(fitted.cov_params()) @ gradient))
-    return Estimate.from_error(value, error, confidence=confidence)
-
-
-def _average_effect(design: Floats, parameters: Floats) -> tuple[float, Floats]:
-    """Mean change of the probability with the group's column from 0 to 1, and its derivative by the parameters.
-
-    Not `get_margeff`: it does the same for every column, by numerical derivatives, in 6 s where this takes 20 ms
-    (30,000 people, 60 columns).
-    """
+    # Not `get_margeff`: it does the same for every column, by numerical derivatives, in 6 s where this takes 20 ms
+    # (30,000 people, 60 columns).
     rest = design @ parameters - design[:, 1] * parameters[1]
     inside, outside = special.expit(rest + parameters[1]), special.expit(rest)
     slope_inside, slope_outside = inside * (1 - inside), outside * (1 - outside)
     gradient = design.T @ (slope_inside - slope_outside) / len(design)
     gradient[1] = slope_inside.mean()
-    return float((inside - outside).mean()), gradient
+    error = math.sqrt(float(gradient @ np.asarray(fitted.cov_params()) @ gradient))
+    return Estimate.from_error(float((inside - outside).mean()), error, confidence=confidence)

@@ -25,7 +25,6 @@ from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batch import AuditSums, ScoreCounts
 from evenhand.auditing.finished import BatchOutput, BatchRecord, PairNulls
 from evenhand.auditing.fitted import Fitted
-from evenhand.auditing.reasons import ReasonSums
 from evenhand.auditing.triples import EvidenceSums
 from evenhand.exceptions import InvalidInputError, StreamError
 from evenhand.matching.diagnostics import MatchSums, Moments
@@ -44,7 +43,6 @@ _KNOWN = {
         Moments,
         PairNulls,
         ReasonCounts,
-        ReasonSums,
         ScoreCounts,
     )
 }

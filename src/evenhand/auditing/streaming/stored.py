@@ -174,7 +174,7 @@ class StoredPairs:
             attributions=found.attributions[person],
             match_attributions=found.scored.match_attributions[which],
             reasons=found.reasons.people.codes[person],
-            match_reasons=found.reasons.pool.codes[pairs["match"].to_numpy()],
+            match_reasons=found.reasons.source.pool.codes[pairs["match"].to_numpy()],
         )
 
     def reason_parts(self) -> Iterator[pd.DataFrame]:

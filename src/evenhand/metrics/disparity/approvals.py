@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -174,61 +174,63 @@ def approval_disparity(
     """
     approved = binary_values(decision, "decision")
     members = membership_of(group, len(approved), names, frequency)
-    _check_test(test, members)
-    for value, name in (
-        (confidence, "confidence"),
-        (significance_level, "significance_level"),
-        (four_fifths_threshold, "four_fifths_threshold"),
-    ):
-        check_open_fraction(value, name)
-    reference_code = reference_code_of(members, reference)
+    if test not in ("auto", "fisher", "z"):
+        raise InvalidInputError(f"`test` must be 'auto', 'fisher' or 'z', got {test!r}.")
+    if test == "fisher" and (members.is_soft or members.is_weighted):
+        came = "probabilities" if members.is_soft else "sampling weights"
+        raise InvalidInputError(
+            f"`test='fisher'` needs known group membership and equal weights, got {came}: an exact test counts whole "
+            "people; use `test='auto'`, or pass group codes without weights."
+        )
+    check_open_fraction(confidence, "confidence")
+    check_open_fraction(significance_level, "significance_level")
+    check_open_fraction(four_fifths_threshold, "four_fifths_threshold")
+    at = reference_code_of(members, reference)
     everyone = np.ones(len(approved), dtype=bool)
-    people, approvals = members.sums(np.ones(len(approved))), members.sums(approved)
-    counted, counted_approvals = members.counts(np.ones(len(approved))), members.counts(approved)
-    reference_rate = approvals[reference_code] / people[reference_code]
+    people, approvals = members.sums(everyone), members.sums(approved)
+    counted, counted_approvals = members.counts(everyone), members.counts(approved)
     with np.errstate(divide="ignore", invalid="ignore"):  # a group without people has no shortfall
-        shortfalls = np.maximum((people * reference_rate - approvals) * (counted / people), 0.0)
+        shortfalls = np.maximum((people * (approvals[at] / people[at]) - approvals) * (counted / people), 0.0)
     contrasts = [
         no_contrast("this is the reference group")
-        if code == reference_code
-        else contrast_groups(approved, members, code, reference_code, test, confidence)
+        if code == at
+        else contrast_groups(approved, members, code, at, test, confidence)
         for code in range(len(members.names))
     ]
-    adjusted = holm([contrast.p_value for contrast in contrasts])  # the reference group has none
-
-    def row(code: int) -> GroupApproval:
-        contrast, p_holm = contrasts[code], float(adjusted[code])
-        ratio = contrast.ratio.value
-        n_effective = members.n_effective(code)
-        return GroupApproval(
-            group=members.names[code],
-            is_reference=code == reference_code,
-            n_people=members.count(counted[code]),
-            n_approved=members.count(counted_approvals[code]),
-            n_effective=n_effective,
-            approval_rate=group_rate(members, code, approved, everyone, "no one", confidence),
-            rate_difference_group_minus_reference_pp=contrast.difference.scaled(100.0),
-            approval_ratio_group_over_reference=contrast.ratio,
-            odds_ratio_group_over_reference=contrast.odds_ratio,
-            p_value=contrast.p_value,
-            p_value_holm=p_holm,
-            test=contrast.test,
-            n_standard_deviations=contrast.n_standard_deviations,
-            shortfall=float(shortfalls[code]),
-            is_statistically_significant=None if np.isnan(p_holm) else p_holm < significance_level,
-            is_below_practical_threshold=None if np.isnan(ratio) else ratio < four_fifths_threshold,
-            is_small_group=n_effective < small_group,
-            note=contrast.note,
+    adjusted = holm([contrast.p_value for contrast in contrasts]).tolist()  # the reference group has none
+    groups = []
+    for code, (contrast, p_holm) in enumerate(zip(contrasts, adjusted, strict=True)):
+        ratio, n_effective = contrast.ratio.value, members.n_effective(code)
+        groups.append(
+            GroupApproval(
+                group=members.names[code],
+                is_reference=code == at,
+                n_people=members.count(counted[code]),
+                n_approved=members.count(counted_approvals[code]),
+                n_effective=n_effective,
+                approval_rate=group_rate(members, code, approved, everyone, "no one", confidence),
+                rate_difference_group_minus_reference_pp=contrast.difference.scaled(100.0),
+                approval_ratio_group_over_reference=contrast.ratio,
+                odds_ratio_group_over_reference=contrast.odds_ratio,
+                p_value=contrast.p_value,
+                p_value_holm=p_holm,
+                test=contrast.test,
+                n_standard_deviations=contrast.n_standard_deviations,
+                shortfall=float(shortfalls[code]),
+                is_statistically_significant=None if np.isnan(p_holm) else p_holm < significance_level,
+                is_below_practical_threshold=None if np.isnan(ratio) else ratio < four_fifths_threshold,
+                is_small_group=n_effective < small_group,
+                note=contrast.note,
+            )
         )
-
     return ApprovalTable(
-        reference=members.names[reference_code],
+        reference=members.names[at],
         confidence=confidence,
         significance_level=significance_level,
         four_fifths_threshold=four_fifths_threshold,
         small_group=small_group,
         is_probabilistic=members.is_soft,
-        groups=tuple(row(code) for code in range(len(members.names))),
+        groups=tuple(groups),
         note=members.note,
     )
 
@@ -248,19 +250,14 @@ def approval_disparity_by_cutoff(
     group: ArrayLike,
     *,
     quantiles: Sequence[float] = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9),
-    names: Sequence[str] | None = None,
     frequency: ArrayLike | RowWeights | None = None,
-    reference: str | None = None,
-    test: Test = "auto",
-    confidence: float = 0.95,
-    significance_level: float = 0.05,
-    four_fifths_threshold: float = FOUR_FIFTHS,
-    small_group: int = 30,
+    **settings: Any,
 ) -> list[CutoffApprovals]:
     """Approvals by group at several cutoffs, each a quantile of everyone's scores; by default the deciles.
 
     With tied scores, several quantiles can give the same cutoff, and the overall approval rate need not be one minus
-    the quantile; it is reported with each. p-values are adjusted over groups, not over cutoffs.
+    the quantile; it is reported with each. p-values are adjusted over groups, not over cutoffs. `settings` are further
+    arguments of `approval_disparity`.
 
     Examples
     --------
@@ -278,23 +275,12 @@ def approval_disparity_by_cutoff(
     places = np.minimum(np.ceil(np.asarray(quantiles) * upto[-1] - 1e-9), upto[-1] - 1)
     cutoffs = scores[order[np.searchsorted(upto, places, side="right")]]
 
-    def at(quantile: float, cutoff: float) -> CutoffApprovals:
+    rows = []
+    for quantile, cutoff in zip(quantiles, cutoffs.tolist(), strict=True):
         approved = scores >= cutoff
-        table = approval_disparity(
-            approved,
-            group,
-            names=names,
-            frequency=frequency,
-            reference=reference,
-            test=test,
-            confidence=confidence,
-            significance_level=significance_level,
-            four_fifths_threshold=four_fifths_threshold,
-            small_group=small_group,
-        )
-        return CutoffApprovals(float(quantile), cutoff, float(times @ approved / upto[-1]), table)
-
-    return [at(quantile, float(cutoff)) for quantile, cutoff in zip(quantiles, cutoffs, strict=True)]
+        table = approval_disparity(approved, group, frequency=frequency, **settings)
+        rows.append(CutoffApprovals(float(quantile), cutoff, float(times @ approved / upto[-1]), table))
+    return rows
 
 
 @dataclass(frozen=True)
@@ -338,30 +324,23 @@ def contrast_groups(
 
 def contrast_counts(x1: float, n1: float, x0: float, n0: float, test: Test, confidence: float) -> RateContrast:
     """x1 approved of n1 in the group compared with x0 of n0 in the reference; integers for an exact test."""
-    p_value, name = _p_value(x1, n1, x0, n0, test)
-    error = np.sqrt((x1 + x0) * (n1 + n0 - x1 - x0) / (n1 * n0 * (n1 + n0)))
-    is_constant = error == 0
+    approved, denied, total = x1 + x0, n1 + n0 - x1 - x0, n1 + n0
+    error = np.sqrt(approved * denied / (n1 * n0 * total))
+    z = math.nan if error == 0 else float((x1 / n1 - x0 / n0) / error)
+    p_value, name = float(2 * special.ndtr(-abs(z))), "two-proportion z"
+    least_expected = min(n1, n0) * min(approved, denied) / total
+    if test == "fisher" or (test == "auto" and least_expected < _LEAST_EXPECTED):
+        table = np.asarray([[x1, n1 - x1], [x0, n0 - x0]]).astype(np.int64)
+        p_value, name = float(stats.fisher_exact(table).pvalue), "Fisher exact"
     return RateContrast(
         difference=newcombe(x1, n1, x0, n0, confidence),
         ratio=koopman(x1, n1, x0, n0, confidence),
         odds_ratio=cornfield(x1, n1, x0, n0, confidence),
         p_value=p_value,
         test=name,
-        n_standard_deviations=math.nan if is_constant else float((x1 / n1 - x0 / n0) / error),
-        note="each group has only one decision, and both the same: no standard error" if is_constant else "",
+        n_standard_deviations=z,
+        note="" if error else "each group has only one decision, and both the same: no standard error",
     )
-
-
-def _p_value(x1: float, n1: float, x0: float, n0: float, test: Test) -> tuple[float, str]:
-    approved, denied, total = x1 + x0, n1 + n0 - x1 - x0, n1 + n0
-    least_expected = min(n1, n0) * min(approved, denied) / total
-    if test == "fisher" or (test == "auto" and least_expected < _LEAST_EXPECTED):
-        table = np.asarray([[x1, n1 - x1], [x0, n0 - x0]]).astype(np.int64)
-        return float(stats.fisher_exact(table).pvalue), "Fisher exact"
-    if approved == 0 or denied == 0:
-        return math.nan, "two-proportion z"
-    z = (x1 / n1 - x0 / n0) / np.sqrt(approved / total * denied / total * (1 / n1 + 1 / n0))
-    return float(2 * special.ndtr(-abs(z))), "two-proportion z"
 
 
 def _contrast_weighted(
@@ -395,14 +374,3 @@ def _contrast_weighted(
         test="z of weighted rates",
         n_standard_deviations=difference / error,
     )
-
-
-def _check_test(test: Test, members: Membership) -> None:
-    if test not in ("auto", "fisher", "z"):
-        raise InvalidInputError(f"`test` must be 'auto', 'fisher' or 'z', got {test!r}.")
-    if test == "fisher" and (members.is_soft or members.is_weighted):
-        came = "probabilities" if members.is_soft else "sampling weights"
-        raise InvalidInputError(
-            f"`test='fisher'` needs known group membership and equal weights, got {came}: an exact test counts whole "
-            "people; use `test='auto'`, or pass group codes without weights."
-        )

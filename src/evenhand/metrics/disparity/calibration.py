@@ -169,8 +169,8 @@ def group_calibration(
             return GroupCalibration(
                 members.names[code], 0, 0, math.nan, nothing, nothing, math.nan, nothing, nothing, (), True
             )
-        of_group = labels[chosen], scores[chosen], times[chosen]
-        n, n_positive = int(of_group[2].sum()), int(of_group[2] @ of_group[0])
+        of_group = y_of, score_of, times_of = labels[chosen], scores[chosen], times[chosen]
+        n, n_positive = int(times_of.sum()), int(times_of @ y_of)
         bins = _bins(*of_group, max(1, min(n_bins, n // _PEOPLE_PER_BIN)), confidence)
         error, by_chance = _calibration_error(bins, confidence, random_state)
         intercept, slope = _recalibration(*of_group, confidence)
@@ -178,7 +178,7 @@ def group_calibration(
             group=members.names[code],
             n_people=n,
             n_positive_label=n_positive,
-            mean_score=float(of_group[2] @ of_group[1]) / n,
+            mean_score=float(times_of @ score_of) / n,
             observed_rate=rate_estimate(n_positive, n, confidence),
             expected_calibration_error=error,
             error_by_chance=by_chance,
@@ -198,13 +198,12 @@ def _bins(labels: Ints, scores: Floats, times: Ints, n_bins: int, confidence: fl
     promised = np.bincount(place, times * scores, minlength=n_bins)
     observed = np.bincount(place, times * labels, minlength=n_bins).round().astype(np.int64)
 
-    def one(number: int) -> CalibrationBin:
-        n, x = int(n_people[number]), int(observed[number])
-        inside = scores[place == number]
-        mean_score = float(promised[number]) / n
-        return CalibrationBin(float(inside[0]), float(inside[-1]), n, mean_score, rate_estimate(x, n, confidence))
-
-    return tuple(one(number) for number in np.flatnonzero(n_people).tolist())
+    bins = []
+    for number in np.flatnonzero(n_people):
+        n, inside = int(n_people[number]), scores[place == number]
+        rate = rate_estimate(int(observed[number]), n, confidence)
+        bins.append(CalibrationBin(float(inside[0]), float(inside[-1]), n, float(promised[number]) / n, rate))
+    return tuple(bins)
 
 
 def _quantiles(ordered: Floats, times: Ints, shares: Floats) -> Floats:
@@ -245,13 +244,13 @@ def _calibration_error(bins: Sequence[CalibrationBin], confidence: float, random
 def _recalibration(labels: Ints, scores: Floats, times: Ints, confidence: float) -> tuple[Estimate, Estimate]:
     """Intercept at a slope of 1, and slope with an intercept, of log-odds: binomial regressions of statsmodels."""
     n_sure = int(times[(scores <= 0) | (scores >= 1)].sum())
-    n_positive, n = int(times @ labels), int(times.sum())
+    reason = ""
     if n_sure:
-        nothing = not_estimable(f"not estimable: {n_sure:,} people have a score of 0 or 1, whose log-odds are infinite")
-        return nothing, nothing
-    if n_positive in (0, n):
-        nothing = not_estimable(f"not estimable: everyone has label {labels[0]}")
-        return nothing, nothing
+        reason = f"{n_sure:,} people have a score of 0 or 1, whose log-odds are infinite"
+    elif (labels == labels[0]).all():
+        reason = f"everyone has label {labels[0]}"
+    if reason:
+        return not_estimable(f"not estimable: {reason}"), not_estimable(f"not estimable: {reason}")
     log_odds = special.logit(scores)
     constant = np.ones((len(labels), 1))
     intercept = _coefficient(labels, constant, times, confidence, offset=log_odds)

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy import stats
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import Bools, Floats, Ints
 from evenhand.metrics.disparity.intervals import (
     Membership,
     group_mean,
@@ -93,26 +94,28 @@ def error_rates(
     check_open_fraction(confidence, "confidence")
     everyone = np.ones(len(labels), dtype=bool)
     is_probability = bool(((scores >= 0) & (scores <= 1)).all())
-
-    def calibration(values: Floats, code: int) -> Estimate:
-        if not is_probability:
-            return not_estimable("not estimable: scores are outside [0, 1], so they are not probabilities")
-        return group_mean(members, code, values, confidence)
-
     people, favorable = members.counts(np.ones(len(labels))), members.counts(labels)
 
     def row(code: int) -> GroupErrorRates:
+        def rate(values: Ints, subset: Bools, absent: str) -> Estimate:
+            return group_rate(members, code, values, subset, absent, confidence)
+
+        def calibration(values: Floats) -> Estimate:
+            if not is_probability:
+                return not_estimable("not estimable: scores are outside [0, 1], so they are not probabilities")
+            return group_mean(members, code, values, confidence)
+
         return GroupErrorRates(
             group=members.names[code],
             n_people=members.count(people[code]),
             n_positive_label=members.count(favorable[code]),
-            positive_rate=group_rate(members, code, approved, everyone, "no one", confidence),
-            true_positive_rate=group_rate(members, code, approved, labels == 1, "no one with label 1", confidence),
-            false_positive_rate=group_rate(members, code, approved, labels == 0, "no one with label 0", confidence),
-            false_discovery_rate=group_rate(members, code, 1 - labels, approved == 1, "no one approved", confidence),
+            positive_rate=rate(approved, everyone, "no one"),
+            true_positive_rate=rate(approved, labels == 1, "no one with label 1"),
+            false_positive_rate=rate(approved, labels == 0, "no one with label 0"),
+            false_discovery_rate=rate(1 - labels, approved == 1, "no one approved"),
             auc=_group_auc(members, code, labels, scores, confidence),
-            mean_score_minus_observed_rate=calibration(scores - labels, code),
-            brier_score=calibration((scores - labels) ** 2, code),
+            mean_score_minus_observed_rate=calibration(scores - labels),
+            brier_score=calibration((scores - labels) ** 2),
             is_small_group=members.n_effective(code) < small_group,
         )
 
@@ -183,20 +186,30 @@ def outcome_gaps(
         "true positive rate": (labels == 1, " with label 1"),
         "false positive rate": (labels == 0, " with label 0"),
     }
-    drawn = {
-        rate: _drawn_rates(rate, absent, approved, subset, members, n_draws, rng)
-        for rate, (subset, absent) in cells.items()
-    }
+    drawn: dict[str, _DrawnRates] = {}
+    absent: dict[str, str] = {}
+    for rate, (subset, who) in cells.items():
+        people = members.sums(subset.astype(np.float64))
+        if people.all():
+            drawn[rate] = _DrawnRates.of(approved, subset, members, n_draws, rng)
+        else:
+            empty = [members.names[code] for code in np.flatnonzero(people == 0)]
+            absent[rate] = f"not estimable: no one{who} in {', '.join(empty)}"
     wanted = {
         "sp_gap": ["approval rate"],
         "tpr_gap": ["true positive rate"],
         "fpr_gap": ["false positive rate"],
         "eo_gap": ["true positive rate", "false positive rate"],
     }
-    return {
-        name: _gap(name, [drawn[rate] for rate in rates], members, confidence, n_draws)
-        for name, rates in wanted.items()
-    }
+    gaps = {}
+    for name, rates in wanted.items():
+        missing = "; ".join(absent[rate] for rate in rates if rate in absent)
+        gaps[name] = (
+            GapEstimate(math.nan, name=name, note=missing)
+            if missing
+            else _gap(name, {rate: drawn[rate] for rate in rates}, members, confidence)
+        )
+    return gaps
 
 
 @dataclass(frozen=True)
@@ -206,82 +219,57 @@ class _DrawnRates:
     `deviations` are of shape (n_draws, G); `variances` are those of each draw, or one row for all draws.
     """
 
-    name: str
     values: Floats
     covariance: Floats
     deviations: Floats
     variances: Floats
-    absent: str = ""
+
+    @classmethod
+    def of(
+        cls, approved: Ints, subset: Bools, members: Membership, n_draws: int, rng: np.random.Generator
+    ) -> _DrawnRates:
+        values = members.sums(subset * approved) / members.sums(subset)
+        n_groups = len(values)
+        if members.is_soft:
+            columns = [members.column(code) * subset for code in range(n_groups)]
+            influences = np.stack([weighted_mean(approved, one, members.times)[1] for one in columns], axis=1)
+            covariance = (members.squares[:, None] * influences).T @ influences
+            deviations = rng.multivariate_normal(np.zeros(n_groups), covariance, size=n_draws, method="eigh")
+            return cls(values, covariance, deviations, np.diag(covariance)[None, :])
+        approvals, people = members.effective_counts(approved, subset)
+        drawn = np.maximum(np.rint(people), 1).astype(np.int64)
+        # Add half an approval and half a denial, so that a rate of 0 or 1 still varies.
+        rates = (approvals + 0.5) / (people + 1)
+        counts = rng.binomial(drawn, rates, size=(n_draws, n_groups))
+        redrawn = (counts + 0.5) / (drawn + 1)
+        covariance = np.diag(rates * (1 - rates) / people)
+        return cls(values, covariance, counts / drawn - rates, redrawn * (1 - redrawn) / drawn)
 
 
-def _drawn_rates(
-    name: str,
-    absent: str,
-    approved: Ints,
-    subset: NDArray[np.bool_],
-    members: Membership,
-    n_draws: int,
-    rng: np.random.Generator,
-) -> _DrawnRates:
-    people, approvals = members.sums(subset.astype(np.float64)), members.sums(subset * approved)
-    if (people == 0).any():
-        empty = [group for group, number in zip(members.names, people, strict=True) if number == 0]
-        nothing = np.full(len(people), math.nan)
-        return _DrawnRates(
-            name, nothing, nothing, nothing, nothing, f"not estimable: no one{absent} in {', '.join(empty)}"
-        )
-    values = approvals / people
-    if members.is_soft:
-        influences = np.stack(
-            [weighted_mean(approved, members.column(code) * subset, members.times)[1] for code in range(len(people))],
-            axis=1,
-        )
-        covariance = (members.squares[:, None] * influences).T @ influences
-        deviations = rng.multivariate_normal(np.zeros(len(people)), covariance, size=n_draws, method="eigh")
-        return _DrawnRates(name, values, covariance, deviations, np.diag(covariance)[None, :])
-    approvals, people = members.effective_counts(approved, subset)
-    drawn = np.maximum(np.rint(people), 1).astype(np.int64)
-    # Add half an approval and half a denial, so that a rate of 0 or 1 still varies.
-    rates = (approvals + 0.5) / (people + 1)
-    counts = rng.binomial(drawn, rates, size=(n_draws, len(people)))
-    redrawn = (counts + 0.5) / (drawn + 1)
-    return _DrawnRates(
-        name,
-        values,
-        covariance=np.diag(rates * (1 - rates) / people),
-        deviations=counts / drawn - rates,
-        variances=redrawn * (1 - redrawn) / drawn,
-    )
-
-
-def _gap(name: str, drawn: list[_DrawnRates], members: Membership, confidence: float, n_draws: int) -> GapEstimate:
-    absent = "; ".join(rates.absent for rates in drawn if rates.absent)
-    if absent:
-        return GapEstimate(math.nan, name=name, note=absent)
+def _gap(name: str, drawn: dict[str, _DrawnRates], members: Membership, confidence: float) -> GapEstimate:
     first, second = np.triu_indices(len(members.names), k=1)
-    differences, errors = [], []
-    largest = np.zeros(n_draws)
-    for rates in drawn:
-        variance = np.diag(rates.covariance)
-        error = np.sqrt(np.maximum(variance[first] + variance[second] - 2 * rates.covariance[first, second], 1e-24))
-        for one, other in zip(first, second, strict=True):
-            apart = rates.deviations[:, one] - rates.deviations[:, other]
-            spread = rates.variances[:, one] + rates.variances[:, other] - 2 * rates.covariance[one, other]
-            np.maximum(largest, np.abs(apart) / np.sqrt(np.maximum(spread, 1e-24)), out=largest)
-        differences.append(rates.values[first] - rates.values[second])
-        errors.append(error)
+
+    def apart_and_error(values: Floats, variances: Floats, covariance: Floats) -> tuple[Floats, Floats]:
+        spread = variances[..., first] + variances[..., second] - 2 * covariance[first, second]
+        return np.abs(values[..., first] - values[..., second]), np.sqrt(np.maximum(spread, 1e-24))
+
+    largest, pairs = [], []
+    for rates in drawn.values():
+        distance, spread = apart_and_error(rates.deviations, rates.variances, rates.covariance)
+        largest.append((distance / spread).max(axis=1))
+        pairs.append(apart_and_error(rates.values, np.diag(rates.covariance), rates.covariance))
     # Near rates of 0 or 1, the draws barely vary: never narrower than the interval of a single difference.
-    critical = max(float(np.quantile(largest, confidence)), normal_quantile(confidence))
-    apart, error = np.abs(np.stack(differences)), np.stack(errors)
+    critical = max(float(np.quantile(np.max(largest, axis=0), confidence)), normal_quantile(confidence))
+    apart, error = (np.stack(parts) for parts in zip(*pairs, strict=True))
     which, place = divmod(int(apart.argmax()), len(first))
-    ends = (int(first[place]), int(second[place]))
-    low, high = sorted(ends, key=lambda code: drawn[which].values[code])
+    rate = list(drawn)[which]
+    low, high = sorted((int(first[place]), int(second[place])), key=lambda code: drawn[rate].values[code])
     return GapEstimate(
         name=name,
         value=float(apart.max()),
         low=float(np.maximum(apart - critical * error, 0).max()),
         high=float(np.minimum(apart + critical * error, 1).max()),
-        rate=drawn[which].name,
+        rate=rate,
         group_low=members.names[low],
         group_high=members.names[high],
         note=members.note,
@@ -355,33 +343,29 @@ def score_disparity(
 
     def row(code: int) -> ScoreDisparity:
         is_reference = code == reference_code
-        difference = (
-            not_estimable("this is the reference group")
-            if is_reference
-            else _standardized_difference(moments[code], moments[reference_code], members, code, confidence)
-        )
-        distance, p_value, note = (
-            (math.nan, math.nan, "") if is_reference else _kolmogorov_smirnov(scores, members, code, reference_code)
-        )
+        difference, distance = not_estimable("this is the reference group"), Estimate(math.nan)
+        if not is_reference:
+            difference = _standardized_difference(moments[code], moments[reference_code], members, code, confidence)
+            distance = _kolmogorov_smirnov(scores, members, code, reference_code)
+        n_effective = members.n_effective(code)
         return ScoreDisparity(
             group=members.names[code],
             is_reference=is_reference,
             n_people=members.count(people[code]),
-            n_effective=members.n_effective(code),
+            n_effective=n_effective,
             mean_score=group_mean(members, code, scores, confidence),
             standard_deviation=float(np.sqrt(moments[code].variance)),
             standardized_mean_difference_group_minus_reference=difference,
-            ks_distance=distance,
-            ks_p_value=p_value,
-            is_small_group=members.n_effective(code) < small_group,
-            note=note,
+            ks_distance=distance.value,
+            ks_p_value=distance.p_value,
+            is_small_group=n_effective < small_group,
+            note=distance.note,
         )
 
     return [row(code) for code in range(len(members.names))]
 
 
-@dataclass(frozen=True)
-class _Moments:
+class _Moments(NamedTuple):
     mean: float
     variance: float
     mean_influence: Floats
@@ -389,11 +373,9 @@ class _Moments:
 
 
 def _moments(scores: Floats, members: Membership, code: int) -> _Moments:
-    weights = members.column(code)
-    n_effective = members.n_effective(code)
+    weights, n_effective = members.column(code), members.n_effective(code)
     if n_effective <= 1:
-        nothing = np.full(len(scores), math.nan)
-        return _Moments(math.nan, math.nan, nothing, nothing)
+        return _Moments(math.nan, math.nan, weights, weights)
     mean, mean_influence = weighted_mean(scores, weights, members.times)
     variance, variance_influence = weighted_mean((scores - mean) ** 2, weights, members.times)
     unbiased = n_effective / (n_effective - 1)
@@ -403,9 +385,9 @@ def _moments(scores: Floats, members: Membership, code: int) -> _Moments:
 def _standardized_difference(
     group: _Moments, reference: _Moments, members: Membership, code: int, confidence: float
 ) -> Estimate:
-    if np.isnan(group.variance) or np.isnan(reference.variance):
-        return not_estimable(f"not estimable: fewer than two people in group {members.names[code]!r} or the reference")
     variance = (group.variance + reference.variance) / 2
+    if np.isnan(variance):
+        return not_estimable(f"not estimable: fewer than two people in group {members.names[code]!r} or the reference")
     if variance <= 0:
         return not_estimable("not estimable: the scores of both groups are constant")
     value = (group.mean - reference.mean) / np.sqrt(variance)
@@ -415,18 +397,18 @@ def _standardized_difference(
     return Estimate.from_error(float(value), standard_error(influence, members.squares), confidence=confidence)
 
 
-def _kolmogorov_smirnov(scores: Floats, members: Membership, code: int, reference: int) -> tuple[float, float, str]:
-    """Distance, p-value and note."""
-    weights, reference_weights = members.column(code), members.column(reference)
+def _kolmogorov_smirnov(scores: Floats, members: Membership, code: int, reference: int) -> Estimate:
+    """Distance of the two distributions of scores."""
+    weights, reference_weights = (members.times * members.column(one) for one in (code, reference))
     if not weights.any():
-        return math.nan, math.nan, nobody_in(members, code)
-    weights, reference_weights = members.times * weights, members.times * reference_weights
+        return not_estimable(nobody_in(members, code))
     distance = ks_distance(scores, weights, reference_weights)
-    if members.codes is None:
-        return distance, math.nan, "no p-value: the Kolmogorov-Smirnov test needs known membership"
+    if members.is_soft:
+        return Estimate(distance, note="no p-value: the Kolmogorov-Smirnov test needs known membership")
     n, n_reference = members.n_effective(code), members.n_effective(reference)
     if not members.is_weighted and max(n, n_reference) <= _MOST_EXACT_KS:
         first, second = (np.repeat(scores, w.astype(np.int64)) for w in (weights, reference_weights))
-        found = stats.ks_2samp(first, second, method="exact")
-        return float(found.statistic), float(found.pvalue), ""
-    return distance, float(stats.kstwo.sf(distance, np.round(n * n_reference / (n + n_reference)))), ""
+        exact = stats.ks_2samp(first, second, method="exact")
+        return Estimate(float(exact.statistic), p_value=float(exact.pvalue))
+    p_value = float(stats.kstwo.sf(distance, np.round(n * n_reference / (n + n_reference))))
+    return Estimate(distance, p_value=p_value)

@@ -227,11 +227,29 @@ def membership_of(
         raise InvalidInputError(
             f"`group` must be codes of shape (n,) or probabilities of shape (n, G), got shape {values.shape}."
         )
+    codes = probabilities = None
     if values.ndim == 2 and len(values) == n:
-        return _soft_membership(values, names, weights)
-    codes, readable = group_codes(values, n, names)
-    _check_names(readable)
-    return Membership(readable, codes, None, weights)
+        probabilities = values.astype(np.float64)
+        readable = tuple(map(str, range(values.shape[1]) if names is None else names))
+        if len(readable) != values.shape[1]:
+            raise InvalidInputError(
+                f"`names` has {len(readable)} names for {values.shape[1]} columns of probabilities; give one per "
+                "column."
+            )
+        is_bad = ~((probabilities >= 0).all(axis=1) & (np.abs(probabilities.sum(axis=1) - 1) <= 1e-6))
+        if is_bad.any():
+            raise InvalidInputError(
+                f"`group` probabilities must be at least 0 and sum to 1 for each person, got {int(is_bad.sum())} rows "
+                f"that do not, the first at {int(is_bad.argmax())}; divide each row by its sum, or drop those people."
+            )
+    else:
+        codes, readable = group_codes(values, n, names)
+    if len(readable) < 2:
+        raise InvalidInputError(f"At least two groups are needed to compare, got {list(readable)}; check `group`.")
+    repeated = sorted({name for name in readable if readable.count(name) > 1})
+    if repeated:
+        raise InvalidInputError(f"`names` must be unique, got {repeated} more than once.")
+    return Membership(readable, codes, probabilities, weights)
 
 
 def reference_code_of(members: Membership, reference: str | None) -> int:
@@ -250,31 +268,6 @@ def reference_code_of(members: Membership, reference: str | None) -> int:
 def nobody_in(members: Membership, code: int) -> str:
     """Why there is no metric for a group without people."""
     return f"not estimable: no one in group {members.names[code]!r}"
-
-
-def _soft_membership(values: NDArray[Any], names: Sequence[str] | None, weights: RowWeights) -> Membership:
-    probabilities = values.astype(np.float64)
-    readable = tuple(str(code) for code in range(values.shape[1])) if names is None else tuple(names)
-    if len(readable) != values.shape[1]:
-        raise InvalidInputError(
-            f"`names` has {len(readable)} names for {values.shape[1]} columns of probabilities; give one per column."
-        )
-    _check_names(readable)
-    is_bad = ~((probabilities >= 0).all(axis=1) & (np.abs(probabilities.sum(axis=1) - 1) <= 1e-6))
-    if is_bad.any():
-        raise InvalidInputError(
-            f"`group` probabilities must be at least 0 and sum to 1 for each person, got {int(is_bad.sum())} rows that "
-            f"do not, the first at {int(is_bad.argmax())}; divide each row by its sum, or drop those people."
-        )
-    return Membership(readable, None, probabilities, weights)
-
-
-def _check_names(names: tuple[str, ...]) -> None:
-    if len(names) < 2:
-        raise InvalidInputError(f"At least two groups are needed to compare, got {list(names)}; check `group`.")
-    repeated = sorted({name for name in names if names.count(name) > 1})
-    if repeated:
-        raise InvalidInputError(f"`names` must be unique, got {repeated} more than once.")
 
 
 def weighted_mean(values: NDArray[Any], weights: Floats, times: Floats) -> tuple[float, Floats]:

@@ -126,20 +126,15 @@ def segmented_approvals(
     ones, people = effective_counts(cell, n_cells, approved, members.weights)
     worth = np.stack([people - ones, ones], axis=1).reshape(-1, n_groups, 2)
 
-    others = [code for code in range(n_groups) if code != reference_code]
     rows = []
-    for code in others:
+    for code in (code for code in range(n_groups) if code != reference_code):
         two = [code, reference_code]
-        segment_rows = tuple(
-            _segment_row(segment_name, of_segment, worth_of_segment, confidence, small_group)
-            for segment_name, of_segment, worth_of_segment in zip(
-                segment_names, counts[:, two], worth[:, two], strict=True
-            )
-        )
-        group_name, reference_name = members.names[code], members.names[reference_code]
-        rows.append(_segmented(group_name, reference_name, segment_rows, worth[:, two], confidence))
-    adjusted = holm([row.p_value for row in rows])
-    return [replace(row, p_value_holm=float(p_holm)) for row, p_holm in zip(rows, adjusted, strict=True)]
+        parts = zip(segment_names, counts[:, two], worth[:, two], strict=True)
+        segment_rows = tuple(_segment_row(*part, confidence, small_group) for part in parts)
+        names_of_two = members.names[code], members.names[reference_code]
+        rows.append(_segmented(*names_of_two, segment_rows, worth[:, two], confidence))
+    adjusted = holm([row.p_value for row in rows]).tolist()
+    return [replace(row, p_value_holm=p_holm) for row, p_holm in zip(rows, adjusted, strict=True)]
 
 
 def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
@@ -196,27 +191,20 @@ def _segment_row(name: str, counts: Ints, worth: Floats, confidence: float, smal
     """One segment, from numbers of people, and effective ones, by side (group, reference) and decision."""
     (denied1, x1), (denied0, x0) = worth.tolist()
     n1, n0 = denied1 + x1, denied0 + x0
-    if n1 == 0 or n0 == 0:
-        sides = [side for side, number in (("the group", n1), ("the reference", n0)) if number == 0]
-        reason = f"not informative: no one in {' or '.join(sides)}"
-    elif x1 + x0 == 0 or denied1 + denied0 == 0:
+    empty = [side for side, number in (("the group", n1), ("the reference", n0)) if number == 0]
+    reason = f"not informative: no one in {' or '.join(empty)}" if empty else ""
+    if not empty and (x1 + x0 == 0 or denied1 + denied0 == 0):
         reason = "not informative: everyone has the same decision"
-    else:
-        reason = ""
     ratio = odds_ratio = not_estimable(reason)
-    if n1 and n0:
+    if not empty:
         ratio, odds_ratio = (interval(x1, n1, x0, n0, confidence) for interval in (koopman, cornfield))
     small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
-    (n_people_group, n_people_reference), (n_approved_group, n_approved_reference) = (
-        counts.sum(axis=1).tolist(),
-        counts[:, 1].tolist(),
-    )
     return SegmentApproval(
         segment=name,
-        n_people_group=n_people_group,
-        n_approved_group=n_approved_group,
-        n_people_reference=n_people_reference,
-        n_approved_reference=n_approved_reference,
+        n_people_group=int(counts[0].sum()),
+        n_approved_group=int(counts[0, 1]),
+        n_people_reference=int(counts[1].sum()),
+        n_approved_reference=int(counts[1, 1]),
         approval_rate_group=rate_estimate(x1, n1, confidence, reason),
         approval_rate_reference=rate_estimate(x0, n0, confidence, reason),
         approval_ratio_group_over_reference=ratio,
