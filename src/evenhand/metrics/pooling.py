@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
-from evenhand.metrics.estimate import Estimate, Plain, p_two_sided, student_quantile
+from evenhand.metrics.estimate import Estimate, p_two_sided, student_quantile
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,29 +200,8 @@ def _ratio(one: float, other: float) -> float:
     return one / other if other else 1.0
 
 
-@dataclass(frozen=True)
-class GroupContrast(Plain):
-    """A mean of a group, and of the reference group, by each estimator; NaN if no one is left."""
-
-    thresholding: tuple[float, float]
-    weighting: tuple[float, float]
-    group_alone: tuple[float, float]
-
-    @property
-    def differences(self) -> dict[str, float]:
-        """Group minus reference, by estimator."""
-        return {name: means[0] - means[1] for name, means in vars(self).items()}
-
-    @property
-    def ratios(self) -> dict[str, float]:
-        """Group over reference, by estimator; NaN if the mean of the reference is not above 0."""
-        return {name: means[0] / means[1] if means[1] > 0 else float("nan") for name, means in vars(self).items()}
-
-
-def group_contrasts(
-    values: NDArray[np.floating] | Ints, probabilities: Floats, thresholded: Ints, reference: int
-) -> dict[int, GroupContrast]:
-    """Means of each group next to those of the reference group.
+def group_means(values: NDArray[np.floating] | Ints, probabilities: Floats, thresholded: Ints) -> dict[str, Floats]:
+    """Mean of each group by each estimator, of shape (G,); NaN if no one is left.
 
     Parameters
     ----------
@@ -232,27 +211,19 @@ def group_contrasts(
         Probability of each group, of shape (n, G); rows sum to 1.
     thresholded
         The group assigned to each person, -1 for those left out.
-    reference
-        The group that the others are compared with.
 
     Examples
     --------
     >>> p = np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
-    >>> found = group_contrasts(np.array([1.0, 1.0, 0.0, 1.0]), p, np.array([0, 0, 1, -1]), 0)[1]
-    >>> {name: round(value, 3) for name, value in found.differences.items()}
+    >>> means = group_means(np.array([1.0, 1.0, 0.0, 1.0]), p, np.array([0, 0, 1, -1]))
+    >>> {name: round(float(mean[1] - mean[0]), 3) for name, mean in means.items()}
     {'thresholding': -1.0, 'weighting': -0.495, 'group_alone': -1.364}
     """
     n_groups = probabilities.shape[1]
     known = np.eye(n_groups)[thresholded] * (thresholded >= 0)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        means = {
-            "thresholding": (values @ known) / known.sum(axis=0),
-            "weighting": (values @ probabilities) / probabilities.sum(axis=0),
-        }
+        by_threshold = (values @ known) / known.sum(axis=0)
+        weighted = (values @ probabilities) / probabilities.sum(axis=0)
     fitted, _, rank, _ = np.linalg.lstsq(probabilities, np.asarray(values, dtype=np.float64), rcond=None)
-    means["group_alone"] = fitted if rank == n_groups else np.full(n_groups, np.nan)
-    return {
-        code: GroupContrast(**{name: (float(of[code]), float(of[reference])) for name, of in means.items()})
-        for code in range(n_groups)
-        if code != reference
-    }
+    alone = fitted if rank == n_groups else np.full(n_groups, np.nan)
+    return {"thresholding": by_threshold, "weighting": weighted, "group_alone": alone}
