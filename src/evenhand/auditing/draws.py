@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
+from operator import mul
 from statistics import mode
 from typing import Any, NamedTuple
 
@@ -52,7 +54,12 @@ class DrawKey(NamedTuple):
         return f"{self.metric}{feature}: {self.group} minus {self.reference}" if self.reference else self.metric
 
 
+def _log(ratio: float) -> float:
+    return math.log(ratio) if ratio > 0 else math.nan
+
+
 Estimates = dict[DrawKey, DrawnEstimate]
+Scale = Callable[[float], float]
 
 _EXCESSES = {
     "excess": "cec",
@@ -62,6 +69,12 @@ _EXCESSES = {
     "excess: regime B": "regime_b",
 }
 _SCORE_GAPS = {"score_gap": "total", "score_gap_probability": "probability", "score_gap_decision": "decision"}
+_APPROVALS: dict[str, tuple[str, Scale, Scale]] = {
+    "approval_difference": ("rate_difference_group_minus_reference_pp", partial(mul, 0.01), partial(mul, 100.0)),
+    "approval_ratio": ("approval_ratio_group_over_reference", _log, math.exp),
+    "approval_odds_ratio": ("odds_ratio_group_over_reference", _log, math.exp),
+}
+"""For each comparison of approvals, its place in the table, the scale on which it is pooled, and the way back."""
 _NOT_SHOWN = ("approval_test", "approval_odds_ratio")
 
 
@@ -279,54 +292,49 @@ def _outcomes(batch: BatchFindings, against: str) -> Estimates:
     table = approval_disparity(batch.decision, groups.codes, names=groups.names, reference=against)
     base = groups.names.index(against)
     is_in = groups.codes[:, None] == np.arange(len(groups.names))
+    sizes = is_in.sum(axis=0)
     means: dict[str, Floats] = {}
     influences: dict[str, Floats] = {}
-    sizes = is_in.sum(axis=0)
-    estimates: Estimates = {}
     with np.errstate(divide="ignore", invalid="ignore"):
         for name, (values, subset) in _compared_means(batch).items():
             counted = is_in & subset[:, None]
             means[name] = values @ counted / counted.sum(axis=0)
             influences[name] = counted * (values[:, None] - means[name]) / counted.sum(axis=0)
-        rates, of_rates = means.pop("approval_difference"), influences.pop("approval_difference")
-        of_ratios, of_odds = of_rates / rates, of_rates / (rates * (1 - rates))
+        rates, of_rates = means.pop("approval_difference"), influences["approval_difference"]
+        influences["approval_ratio"] = of_rates / rates
+        influences["approval_odds_ratio"] = of_rates / (rates * (1 - rates))
         overall = (rates * sizes + rates[base] * sizes[base]) / (sizes + sizes[base])
-        null_errors = np.sqrt(overall * (1 - overall) * (1 / sizes + 1 / sizes[base]))
+        null_errors = np.sqrt(overall * (1 - overall) * (1 / sizes + 1 / sizes[base])).tolist()
+    estimates: Estimates = {}
     for code, row in enumerate(table.groups):
         estimates[DrawKey("approval_rate", row.group)] = _of_interval(row.approval_rate, of_rates[:, code])
-        if code == base:
+        if row.is_reference:
             continue
-        difference, of_difference = (
-            row.rate_difference_group_minus_reference_pp.scaled(0.01),
-            of_rates[:, code] - of_rates[:, base],
-        )
+        apart = {name: influence[:, code] - influence[:, base] for name, influence in influences.items()}
         compared = {
-            "approval_difference": _of_interval(difference, of_difference),
-            "approval_test": DrawnEstimate(_with_error(difference, float(null_errors[code])), of_difference),
+            name: _of_interval(_scaled(getattr(row, place), scale), apart[name])
+            for name, (place, scale, _) in _APPROVALS.items()
         }
-        for name, ratio, of_ratio in (
-            ("approval_ratio", row.approval_ratio_group_over_reference, of_ratios),
-            ("approval_odds_ratio", row.odds_ratio_group_over_reference, of_odds),
-        ):
-            ends = (math.log(x) if x > 0 else math.nan for x in (ratio.value, ratio.low, ratio.high))
-            compared[name] = _of_interval(Estimate(*ends), of_ratio[:, code] - of_ratio[:, base])
+        difference = compared["approval_difference"]
+        compared["approval_test"] = _of_interval(difference.estimate, difference.influence, null_errors[code])
         for name, mean in means.items():
-            influence = influences[name][:, code] - influences[name][:, base]
-            estimate = Estimate.from_error(float(mean[code] - mean[base]), float(np.linalg.norm(influence)))
-            compared[name] = DrawnEstimate(estimate, influence)
+            estimate = Estimate.from_error(float(mean[code] - mean[base]), float(np.linalg.norm(apart[name])))
+            compared[name] = DrawnEstimate(estimate, apart[name])
         estimates |= {DrawKey(name, row.group, against): estimate for name, estimate in compared.items()}
     return estimates
 
 
-def _of_interval(estimate: Estimate, influence: Floats | None) -> DrawnEstimate:
-    """An estimate whose standard error is recovered from its interval."""
-    error = (estimate.high - estimate.low) / (2 * normal_quantile(0.95))
-    return DrawnEstimate(_with_error(estimate, error), influence)
+def _of_interval(
+    estimate: Estimate, influence: NDArray[np.floating] | None, error: float | None = None
+) -> DrawnEstimate:
+    """An estimate with a standard error, by default that of its interval."""
+    value, low, high = estimate.value, estimate.low, estimate.high
+    error = (high - low) / (2 * normal_quantile(0.95)) if error is None else error
+    return DrawnEstimate(Estimate(value, low, high, error, p_two_sided(value, error), df=math.inf), influence)
 
 
-def _with_error(estimate: Estimate, error: float) -> Estimate:
-    p_value = p_two_sided(estimate.value, error)
-    return Estimate(estimate.value, estimate.low, estimate.high, error, p_value, df=math.inf)
+def _scaled(estimate: Estimate, scale: Scale) -> Estimate:
+    return Estimate(scale(estimate.value), scale(estimate.low), scale(estimate.high), note=estimate.note)
 
 
 def _pooled(key: DrawKey, draws: Sequence[DrawnEstimate]) -> Pooled:
@@ -422,23 +430,22 @@ def _pooled_outcome(outcome: Outcome, pooled: Mapping[DrawKey, Pooled], expected
         )
         if row.is_reference:
             return row
-        difference, ratio, odds, test = (
-            pooled[DrawKey(f"approval_{name}", row.group, table.reference)]
-            for name in ("difference", "ratio", "odds_ratio", "test")
-        )
-        p_holm, impact = adjusted[row.group], _scaled(ratio, math.exp)
+        sides, p_holm = (row.group, table.reference), adjusted[row.group]
+        test = pooled[DrawKey("approval_test", *sides)]
+        compared: dict[str, Any] = {
+            place: _scaled(pooled[DrawKey(name, *sides)], back) for name, (place, _, back) in _APPROVALS.items()
+        }
+        ratio = compared["approval_ratio_group_over_reference"]
         return replace(
             row,
-            rate_difference_group_minus_reference_pp=_scaled(difference, lambda share: 100 * share),
-            approval_ratio_group_over_reference=impact,
-            odds_ratio_group_over_reference=_scaled(odds, math.exp),
+            **compared,
             p_value=test.p_value,
             p_value_holm=p_holm,
             test="z of drawn groups",
             n_standard_deviations=test.value / test.standard_error if test.standard_error > 0 else math.nan,
             is_statistically_significant=None if math.isnan(p_holm) else p_holm < table.significance_level,
-            is_below_practical_threshold=impact.value < table.four_fifths_threshold if impact.is_estimated else None,
-            note=difference.note,
+            is_below_practical_threshold=ratio.value < table.four_fifths_threshold if ratio.is_estimated else None,
+            note=test.note,
         )
 
     return replace(
@@ -452,10 +459,6 @@ def _pooled_outcome(outcome: Outcome, pooled: Mapping[DrawKey, Pooled], expected
             table, is_probabilistic=True, groups=tuple(approval(row) for row in table.groups), note=SOFT_NOTE
         ),
     )
-
-
-def _scaled(pooled: Pooled, scale: Callable[[float], float]) -> Estimate:
-    return Estimate(scale(pooled.value), scale(pooled.low), scale(pooled.high), note=pooled.note)
 
 
 def _drawn_groups(

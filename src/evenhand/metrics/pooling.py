@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,28 +60,6 @@ class DrawnEstimate:
 
 
 @dataclass(frozen=True)
-class RubinPool:
-    """Estimates combined by Rubin's rules.
-
-    Attributes
-    ----------
-    within, between, total
-        Variances.
-    df
-        Degrees of freedom of Barnard and Rubin; those of complete data if draws do not differ.
-    missing_information
-        The share of the total variance that is due to the draws, (1 + 1/M) B / T.
-    """
-
-    value: float
-    within: float
-    between: float
-    total: float
-    df: float
-    missing_information: float
-
-
-@dataclass(frozen=True)
 class Pooled(Estimate):
     """An estimate pooled over draws.
 
@@ -93,7 +71,7 @@ class Pooled(Estimate):
     within_sd, between_sd
         Standard error as if groups were known, and standard deviation over draws.
     missing_information
-        See `RubinPool`.
+        The share of the total variance of Rubin's rules that is due to the draws, (1 + 1/M) B / T.
     rubin_low, rubin_high
         The 95% interval of Rubin's rules, which is wider.
     """
@@ -105,28 +83,28 @@ class Pooled(Estimate):
     rubin_high: float = math.nan
 
 
-def rubin(values: Sequence[float], variances: Sequence[float], df: float = math.inf) -> RubinPool:
+def rubin(values: Sequence[float], variances: Sequence[float], df: float = math.inf) -> Pooled:
     """Combine estimates of draws and their variances; `df` are the degrees of freedom if nothing were missing.
 
     Examples
     --------
-    >>> found = rubin([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
-    >>> found.value, found.within, found.between, round(found.total, 3)
+    >>> pooled = rubin([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
+    >>> pooled.value, pooled.within_sd, pooled.between_sd, round(pooled.standard_error**2, 3)
     (2.0, 1.0, 1.0, 2.333)
     """
     estimates, n = np.asarray(values, dtype=np.float64), len(values)
     value = float(estimates[0] + (estimates - estimates[0]).mean())  # exact if all are the same
     within, between = float(np.mean(variances)), float(np.square(estimates - value).sum() / (n - 1))
     added = (1 + 1 / n) * between
-    total = within + added
-    if added == 0:
-        return RubinPool(value, within, between, total, df, 0.0)
-    share = added / total
-    of_draws = (n - 1) / share**2
-    observed = math.inf if math.isinf(df) else (df + 1) / (df + 3) * df * (1 - share)
-    if observed == 0:  # only the draws vary
-        return RubinPool(value, within, between, total, of_draws, share)
-    return RubinPool(value, within, between, total, 1 / (1 / of_draws + 1 / observed), share)
+    error, share = math.sqrt(within + added), added / (within + added) if added else 0.0
+    if share:
+        of_draws = (n - 1) / share**2
+        observed = math.inf if math.isinf(df) else (df + 1) / (df + 3) * df * (1 - share)
+        df = 1 / (1 / of_draws + 1 / observed) if observed else of_draws  # none is observed if only the draws vary
+    half = student_quantile(0.95, df) * error if error else 0.0
+    low, high = value - half, value + half
+    spread = (math.sqrt(within), math.sqrt(between), share)
+    return Pooled(value, low, high, error, math.nan, None, "", df, math.nan, *spread, low, high)
 
 
 def pooled_influence(draws: Sequence[DrawnEstimate]) -> Floats | None:
@@ -167,37 +145,26 @@ def pool(draws: Sequence[DrawnEstimate]) -> Pooled:
     if n_absent:
         return Pooled(math.nan, n=n, note=f"not estimable in {n_absent} of {len(draws)} draws")
     complete = float(df.mean())
-    combined = rubin(values.tolist(), np.square(errors).tolist(), complete)
+    pooled = rubin(values.tolist(), np.square(errors).tolist(), complete)
     influence = pooled_influence(draws)
-    within = math.sqrt(combined.within)
     if influence is None:
-        error, pooled_df = math.sqrt(combined.total), combined.df
-        wider = _ratio(error * student_quantile(0.95, pooled_df), within * student_quantile(0.95, complete))
+        error, pooled_df = pooled.standard_error, pooled.df
+        quantiles = student_quantile(0.95, pooled_df) / student_quantile(0.95, complete)
     else:
-        error, pooled_df = float(np.linalg.norm(influence)), complete
-        wider = _ratio(error, within)
+        error, pooled_df, quantiles = float(np.linalg.norm(influence)), complete, 1.0
+    wider = error * quantiles / pooled.within_sd if pooled.within_sd else 1.0
     below, above = (math.sqrt(float(np.mean(np.square(values - ends)))) for ends in (low, high))
     is_tested = 2 * int(np.isfinite(p_values).sum()) > len(draws)
-    half = student_quantile(0.95, combined.df) * math.sqrt(combined.total) if combined.total else 0.0
-    return Pooled(
-        combined.value,
-        low=combined.value - wider * below,
-        high=combined.value + wider * above,
+    return replace(
+        pooled,
+        low=pooled.value - wider * below,
+        high=pooled.value + wider * above,
         standard_error=error,
-        p_value=p_two_sided(combined.value, error, pooled_df if error > 0 else math.inf) if is_tested else math.nan,
+        p_value=p_two_sided(pooled.value, error, pooled_df if error > 0 else math.inf) if is_tested else math.nan,
         n=n,
         df=pooled_df,
         n_effective=float(np.mean([draw.estimate.n_effective for draw in draws])),
-        within_sd=within,
-        between_sd=math.sqrt(combined.between),
-        missing_information=combined.missing_information,
-        rubin_low=combined.value - half,
-        rubin_high=combined.value + half,
     )
-
-
-def _ratio(one: float, other: float) -> float:
-    return one / other if other else 1.0
 
 
 def group_means(values: NDArray[np.floating] | Ints, probabilities: Floats, thresholded: Ints) -> dict[str, Floats]:
