@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batch import BatchFindings, audit_batch
-from evenhand.auditing.evidence import Evidence, FeatureGap, Influences, estimate_score_gaps, excess_influences
+from evenhand.auditing.evidence import Evidence, FeatureGap, Influences, gather_evidence
+from evenhand.auditing.finished import BatchOutput, BatchRecord, OneBatch, merge_batches
 from evenhand.auditing.fitted import Fitted
-from evenhand.auditing.identity import person_buckets
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import Outcome, PairMetrics
-from evenhand.auditing.triples import BatchEvidence
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.group_probabilities import FEWEST_EXPECTED
 from evenhand.inputs.people import People
@@ -31,10 +30,9 @@ from evenhand.metrics.cec import REGIMES
 from evenhand.metrics.disparity import GroupApproval, approval_disparity, outcome_gaps
 from evenhand.metrics.disparity.intervals import SOFT_NOTE
 from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable, p_above, p_two_sided
-from evenhand.metrics.excess import estimate_excesses, excess_columns
+from evenhand.metrics.excess import excess_columns
 from evenhand.metrics.pooling import DrawnEstimate, Pooled, group_means, pool, pooled_influence
 from evenhand.metrics.score_gap import smallest_p_values
-from evenhand.metrics.triples import Design, KeptTriples, main_questions, values_present
 from evenhand.report.formatting import count, decimal, is_number, percent
 from evenhand.system.threads import Threads
 
@@ -199,38 +197,15 @@ def _audited(first: AuditResult, reference: Fitted, people: People, pool_of_peop
     people = replace(people, by={})
     fitted = Fitted.of(reference.model, reference.settings, people if is_pool else pool_of_people, len(people))
     batch = audit_batch(fitted, people)
-    evidence = first.evidence
-    if evidence is not None and batch.evidence is not None:
-        evidence = _with_main_answers(evidence, fitted, batch.evidence, against)
-    pairs = PairMetrics.of(batch.sums, people.groups.names, (math.nan, math.nan), {})
+    evidence = None
+    if batch.evidence is not None:
+        output = BatchOutput(BatchRecord(0, {}, batch.sums, {}), triples=batch.evidence.triples)
+        batches = OneBatch(output, Threads(torch.get_num_threads()))
+        merged = merge_batches(batches)
+        assert merged is not None
+        evidence = gather_evidence(fitted, batches, merged, against, is_whole=False)
+    pairs = PairMetrics.of(batch.sums, people.groups.names, (math.nan, math.nan), {}, fitted.scope)
     return _Draw(evidence, pairs, _estimates(fitted, batch, evidence, against))
-
-
-def _with_main_answers(first: Evidence, reference: Fitted, batch: BatchEvidence, against: str) -> Evidence:
-    """The evidence of a draw as far as it is pooled; splits, weights and sensitivity stay those of the first draw."""
-    sums, settings = batch.sums, reference.settings
-    features = tuple(str(column) for column in reference.pool.table.columns)
-    design = Design(features, reference.pool.groups.names, {}, settings.consistency_threshold)
-    triples = KeptTriples(batch.triples, len(reference.pool), sums.n_left_out)
-    crew, present = Threads(torch.get_num_threads()), values_present(triples, len(design.groups))
-    scores, _, of_balanced, _, of_regime_b = main_questions(design, present)
-    main, (balanced,), (regime_b,) = estimate_excesses([scores, of_balanced, of_regime_b], triples, crew)
-    buckets = person_buckets(reference.pool, settings.financial_features)
-    gaps, of_gaps = estimate_score_gaps(reference, triples, features, against, buckets, present, crew)
-    n = sums.compared or 1.0
-    return replace(
-        first,
-        cec=main[0],
-        balanced=balanced,
-        input_gap=main[1],
-        reasoning_gap=main[2],
-        regime_b=regime_b,
-        compared_mean=sums.compared_cec / n,
-        placebo_mean=sums.placebo_cec / n,
-        common_support=sums.n_supported / max(sums.n_asked, 1),
-        score_gaps=gaps,
-        influences=Influences.of({**excess_influences(triples, design, present, buckets, crew), **of_gaps}),
-    )
 
 
 def _estimates(reference: Fitted, batch: BatchFindings, evidence: Evidence | None, against: str) -> Estimates:
