@@ -160,12 +160,12 @@ def pooled_over_draws(
     draws = [_Draw(first.evidence, first.pair_metrics, _estimates(reference, batch, first.evidence, against))]
     for number in range(1, probable.n_draws):
         drawn = of_draw(batch.people, reference.pool, number, reference.settings.random_state)
-        draws.append(_audited(first, reference, *drawn))
+        draws.append(_audited(reference, *drawn, against))
         advance(f"draw {number + 1} of {probable.n_draws}")
     by_name = {key: [draw.estimates[key] for draw in draws] for key in draws[0].estimates}
     pooled = {key: _pooled(key, estimates) for key, estimates in by_name.items()}
     likely = _of_threshold(batch.people, reference.pool)
-    thresholded = {} if likely is None else _audited(first, reference, *likely).estimates
+    thresholded = {} if likely is None else _audited(reference, *likely, against).estimates
     drawn_groups = _drawn_groups(batch, pooled, thresholded, against)
     expected = drawn_groups["expected"]
     evidence = [draw.evidence for draw in draws if draw.evidence is not None]
@@ -191,9 +191,9 @@ def pooled_over_draws(
     )
 
 
-def _audited(first: AuditResult, reference: Fitted, people: People, pool_of_people: People) -> _Draw:
-    """Audit the people in the groups of another draw, with score gaps relative to the same group as the first."""
-    is_pool, against = pool_of_people is people, first.outcome.approvals.reference
+def _audited(reference: Fitted, people: People, pool_of_people: People, against: str) -> _Draw:
+    """Audit the people in the groups of another draw, with score gaps relative to a given group."""
+    is_pool = pool_of_people is people
     people = replace(people, by={})
     fitted = Fitted.of(reference.model, reference.settings, people if is_pool else pool_of_people, len(people))
     batch = audit_batch(fitted, people)
@@ -345,8 +345,8 @@ def _pooled_evidence(
             [estimates[key].p_value for key in inputs], _correlation([influences[key] for key in inputs]), random_state
         )
         parts: dict[str, Any] = {place: estimates[DrawKey(name, *sides)] for name, place in _SCORE_GAPS.items()}
-        of_draws, counts = [draw.score_gaps[k] for draw in draws], ("n_people", "n_pairs")
-        parts |= _means(of_draws, *counts, "n_favor_group", "n_favor_reference")
+        of_draws = [draw.score_gaps[k] for draw in draws]
+        parts |= _means(of_draws, "n_people", "n_pairs", "n_favor_group", "n_favor_reference")
         features = (FeatureGap(key.feature, estimates[key], float(p)) for key, p in zip(inputs, adjusted, strict=True))
         gaps.append(replace(gap, **parts, features=tuple(features), smallest_p=smallest))
     adjusted = holm([gap.total.p_value for gap in gaps])

@@ -1,4 +1,4 @@
-r"""Pool estimates over several draws of the groups.
+r"""Pool estimates over several draws of the groups, and use group probabilities without draws.
 
 Each draw gives an estimate :math:`\hat\theta_m` with the variance :math:`U_m` that it would have if its groups were
 known. The pooled estimate is their mean. By Rubin's rules (1987), its variance is :math:`T = \bar U + (1 + 1/M) B`,
@@ -15,19 +15,18 @@ estimated variances can be negative. So the variance of the mean is estimated wi
 the influences of people on the estimate of a draw, scaled to the squared length :math:`U_m`, it is the squared length
 of their mean over draws. That is U if all draws are equal, and tends to U - B + B / M in general.
 
-Differences in means between groups known as probabilities, by three estimators with different biases.
-
-With :math:`p_g` the probability of group g and y an outcome, such as a decision or a score:
+Without draws, three estimators of a group's mean have different biases. With :math:`p_g` the probability of group g and
+y an outcome, such as a decision or a score:
 
 - *weighting* takes :math:`\sum p_g y / \sum p_g` as the mean of the group. Its error is
-:math:`-E[\mathrm{Cov}(1_g, y \mid \text{proxies})] / P(g)` (Chen, Kallus, Mao, Svacha and Udell 2019): zero if the
-outcome depends on the group only through the proxies, and toward no difference if, among people with the same
-proxies, the group fares worse as it does overall. Draws from the probabilities share that error.
+  :math:`-E[\mathrm{Cov}(1_g, y \mid \text{proxies})] / P(g)` (Chen, Kallus, Mao, Svacha and Udell 2019): zero if the
+  outcome depends on the group only through the proxies, and toward no difference if, among people with the same
+  proxies, the group fares worse as it does overall. Draws from the probabilities share that error.
 - *thresholding* takes the most likely group of people for whom it is likely enough, and leaves the others out. In
-addition to the error of weighting, people who are surely in a group may differ from the rest of it.
+  addition to the error of weighting, people who are surely in a group may differ from the rest of it.
 - *the group alone* fits :math:`E[y \mid p] = \sum_g p_g \mu_g` by least squares: it has no error if the outcome
-depends on the group and, given the group, not on the proxies, which McCartan, Fisher, Goldin, Ho and Imai (2025)
-assume for surnames.
+  depends on the group and, given the group, not on the proxies, which McCartan, Fisher, Goldin, Ho and Imai (2025)
+  assume for surnames.
 """
 
 from __future__ import annotations
