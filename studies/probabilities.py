@@ -8,7 +8,7 @@ of the third input times the difference of its mean between groups.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 
 from evenhand.arrays import Floats
 from evenhand.auditing.audit import audit
-from evenhand.auditing.drawn_groups import DrawKey
+from evenhand.auditing.draws import DrawKey
 from evenhand.inputs.group_probabilities import GroupProbabilities
 from studies.study import Line, share_error
 
@@ -117,7 +117,7 @@ class ProbabilityCell:
         options: dict[str, Any] = {"financial_features": ["income", "debt"], "favorable": "high"}
         found = audit(model, X, y, sensitive_features=probable, random_state=replicate, **options)
         assert found.drawn_groups is not None
-        metrics = {metric.key: metric.to_dict() for metric in found.drawn_groups.metrics}
+        metrics = {DrawKey(*(row[name] for name in DrawKey._fields)): row for row in found.drawn_groups["metrics"]}
         return {name: _read(metrics, key) for name, key in METRICS.items()}
 
 
@@ -129,7 +129,7 @@ def _read(metrics: Mapping[DrawKey, Mapping[str, float]], key: DrawKey) -> dict[
     """A metric of the group minus the reference; the audit compares the smaller group with the larger."""
     if key in metrics:
         return {name: metrics[key][name] for name in (*_KEPT, *_OTHER_USES)}
-    found = metrics[replace(key, group=key.reference, reference=key.group)]
+    found = metrics[key._replace(group=key.reference, reference=key.group)]
     turned = {name: -found[name] for name in ("value", *_OTHER_USES)}
     ends = {"low": "high", "high": "low", "rubin_low": "rubin_high", "rubin_high": "rubin_low"}
     return {

@@ -13,7 +13,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
-from evenhand.auditing.drawn_groups import DrawKey
 from evenhand.auditing.draws import of_draw
 from evenhand.auditing.fitted import as_seen_by
 from evenhand.auditing.identity import is_same_people
@@ -193,7 +192,7 @@ def test_a_reference_needs_probabilities_of_the_same_groups(people):
     with pytest.raises(InvalidInputError, match=r"both have groups.*probabilities of \['black', 'white'\] and groups"):
         eh.audit(model, X, y, sensitive_features=probable, reference=(X, y, drawn_names(people, 0)), **options)
     found = eh.audit(model, X, y, sensitive_features=probable, reference=(X, y, probable), **options)
-    assert found.drawn_groups.n_draws == 2
+    assert found.drawn_groups["n_draws"] == 2
     assert found.to_dict()["data"]["n_reference"] == len(X)
 
 
@@ -273,13 +272,13 @@ def test_intervals_of_outcomes_hold_the_truth_and_rubins_are_wider():
         result = eh.audit(
             model, X, y, sensitive_features=probable, financial_features=F, favorable="high", evidence=False
         )
-        for metric in result.drawn_groups.metrics:
-            if metric.key.metric in OUTCOMES:
-                turned = 1 if metric.key == DrawKey(metric.key.metric, "b", "a") else -1
-                found[metric.key.metric].append((turned * cell.truth[metric.key.metric], metric.pooled))
+        for row in result.drawn_groups["metrics"]:
+            if (name := row["metric"]) in OUTCOMES:
+                turned = 1 if row["group"] == "b" else -1
+                found[name].append((turned * cell.truth[name], row))
     for name, rows in found.items():
-        assert sum(pooled.low <= truth <= pooled.high for truth, pooled in rows) >= 33, name
-        assert all(pooled.rubin_high - pooled.rubin_low > pooled.high - pooled.low for _, pooled in rows)
+        assert sum(row["low"] <= truth <= row["high"] for truth, row in rows) >= 33, name
+        assert all(row["rubin_high"] - row["rubin_low"] > row["high"] - row["low"] for _, row in rows)
 
 
 def test_the_page_shows_the_coverage_that_was_measured():

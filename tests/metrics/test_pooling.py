@@ -35,14 +35,14 @@ def test_rubins_rules_are_those_of_statsmodels():
     for k in (0, 1):
         found = rubin([fit.params[k] for fit in fits], [fit.bse[k] ** 2 for fit in fits], n - 2)
         assert found.value == pytest.approx(expected.params[k])
-        assert found.total == pytest.approx(expected.cov_params()[k, k])
+        assert found.standard_error**2 == pytest.approx(expected.cov_params()[k, k])
         assert found.missing_information == pytest.approx(expected.fmi[k])
 
 
 def test_degrees_of_freedom_are_those_of_barnard_and_rubin():
     # By hand: estimates 1, 2, 3 with variance 2 each; B = 1, T = 2 + 4/3, lambda = 0.4.
     found = rubin([1.0, 2.0, 3.0], [2.0, 2.0, 2.0], 50.0)
-    assert (found.within, found.between, found.total) == pytest.approx((2.0, 1.0, 10 / 3))
+    assert (found.within_sd**2, found.between_sd**2, found.standard_error**2) == pytest.approx((2.0, 1.0, 10 / 3))
     assert found.missing_information == pytest.approx(0.4)
     of_draws, observed = 2 / 0.4**2, 51 / 53 * 50 * 0.6
     assert found.df == pytest.approx(of_draws * observed / (of_draws + observed))
@@ -88,7 +88,7 @@ def test_without_influences_the_interval_is_rubins():
     assert pooled_influence(draws) is None
     assert (found.low, found.high) == pytest.approx((found.rubin_low, found.rubin_high), rel=1e-9)
     expected = rubin([0.1, 0.2, 0.4], [0.01] * 3, 30.0)
-    half = stats.t.ppf(0.975, expected.df) * math.sqrt(expected.total)
+    half = stats.t.ppf(0.975, expected.df) * expected.standard_error
     assert found.rubin_high == pytest.approx(expected.value + half)
 
 

@@ -600,6 +600,7 @@ def estimate_evidence(
     *,
     crew: Crew = ONE_THREAD,
     device: torch.device | None = None,
+    is_whole: bool = True,
 ) -> Evidence:
     """The evidence, from triples in one part or many.
 
@@ -619,18 +620,23 @@ def estimate_evidence(
         Workers that process parts at the same time.
     device
         Where sums are computed; None for the CPU.
+    is_whole
+        Whether to include features, splits, weights and sensitivity.
     """
     n_groups = len(design.groups)
-    between = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)]
+    between = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)] if is_whole else []
     lost = scope.not_possible
     weighed = tuple(j for j, feature in enumerate(design.features) if feature not in design.without_weight)
     weighed = () if "weighing" in lost else weighed
-    thresholds = () if "regimes" in lost else _THRESHOLDS
+    thresholds = _THRESHOLDS if is_whole and "regimes" not in lost else ()
     absent = [*([] if scope.labels else ["label"]), *(["decision"] if "regimes" in lost else [])]
-    splits = [split for split in split_questions(design, between, present) if split[0] not in absent]
-    nearest = range(1, min(present.largest_rank, N_NEAR) + 1)
+    splits = split_questions(design, between, present) if is_whole else []
+    splits = [split for split in splits if split[0] not in absent]
+    nearest = range(1, min(present.largest_rank, N_NEAR) + 1 if is_whole else 1)
+    scores, of_features, *others = main_questions(design, present)
     questions: list[Question] = [
-        *main_questions(design, present),
+        *(scores, *others),
+        *([of_features] if is_whole else []),
         *(RegimeB(threshold) for threshold in thresholds),
         *(Weights(a, b, weighed) for a, b in between if weighed),
         *(WithinDistance(k, limit) for k, limit in enumerate(distance_limits)),
@@ -639,10 +645,10 @@ def estimate_evidence(
     ]
     answers = iter(excesses_by_groups(questions, parts, n_groups, crew, device))
     cec, input_gap, reasoning_gap = next(answers)
-    features = next(answers)
     balanced = next(answers)[0]
     reason_overlap, rank_overlap = map(fewer_in_common, next(answers))
     regime_b = next(answers)[0]
+    features = next(answers) if is_whole else ()
     if "weighing" in lost:
         input_gap = reasoning_gap = not_estimable(scope.note("weighing"), n=0)
     if "regimes" in lost:
@@ -668,7 +674,7 @@ def estimate_evidence(
         placebo_mean=_ratio(sums.placebo_cec, sums.compared),
         agreement=sums.agreement / sums.n_agreement if sums.n_agreement else np.full((2, 2), np.nan),
         splits=_adjusted([(split, value, next(answers)[0]) for split, value, _ in splits]),
-        features=tuple(FeatureEvidence(n, e) for n, e in zip(design.features, features, strict=True)),
+        features=tuple(FeatureEvidence(n, e) for n, e in zip(design.features, features, strict=is_whole)),
         weights=weights,
         common_support=_ratio(sums.n_supported, sums.n_asked),
         without_support=dict(sums.without_support),
@@ -683,13 +689,20 @@ DISTANCE_SHARES = (0.25, 0.5, 0.75, 1.0)
 """Shares of the triples, nearest first, for which the excess is reported."""
 
 
-def gather_evidence(reference: Fitted, batches: FinishedBatches, merged: Merged, reference_group: str) -> Evidence:
-    """The evidence of everyone who was compared; score gaps are relative to a reference group."""
+def gather_evidence(
+    reference: Fitted, batches: FinishedBatches, merged: Merged, reference_group: str, *, is_whole: bool = True
+) -> Evidence:
+    """The evidence of everyone who was compared; score gaps are relative to a reference group.
+
+    Without `is_whole`, there are no features, splits, weights and sensitivity.
+    """
     sums, numbers, crew = merged.sums, merged.numbers, batches.crew
     assert sums.evidence is not None
     features = tuple(str(column) for column in reference.pool.table.columns)
-    limits = quantiles_of_parts(lambda: crew.in_order(batches.distances, numbers), DISTANCE_SHARES)
-    limits = [limit for limit in limits if np.isfinite(limit)]
+    limits: list[float] = []
+    if is_whole:
+        quarters = quantiles_of_parts(lambda: crew.in_order(batches.distances, numbers), DISTANCE_SHARES)
+        limits = [limit for limit in quarters if np.isfinite(limit)]
     design = Design(
         features=features,
         groups=reference.pool.groups.names,
@@ -703,7 +716,9 @@ def gather_evidence(reference: Fitted, batches: FinishedBatches, merged: Merged,
     buckets = person_buckets(reference.pool, reference.settings.financial_features)
     gaps, influences = estimate_score_gaps(reference, triples, features, reference_group, buckets, present, crew)
     if scope.attributions:
-        evidence = estimate_evidence(triples, sums.evidence, design, present, limits, scope, crew=crew, device=device)
+        evidence = estimate_evidence(
+            triples, sums.evidence, design, present, limits, scope, crew=crew, device=device, is_whole=is_whole
+        )
         influences = {**excess_influences(triples, design, present, buckets, crew, device), **influences}
     else:
         evidence = _unexplained(sums.evidence, scope)

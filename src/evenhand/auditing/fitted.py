@@ -247,7 +247,7 @@ def as_seen_by(
         known_by=model.identifying(table),
     )
     if people.given_probabilities is not None:
-        probable = people.given_probabilities.of_people(people.given_probabilities.probabilities, _drawn_by(people))
+        probable = people.given_probabilities.of_people(_drawn_by(people))
         people = replace(people, groups=probable.drawn(0, 0), probabilities=probable)
     if pool is not None:
         if list(table.columns) != list(pool.table.columns):

@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 from rich.console import Console, RenderableType
 
-from evenhand.auditing.drawn_groups import DrawnGroups
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.findings import findings_of, verdict
 from evenhand.auditing.pack import ARTIFACTS, log_audit, write_pack
@@ -90,7 +89,8 @@ class AuditResult:
     weighting
         Sampling weights of the people; None if there are none.
     drawn_groups
-        For groups known as probabilities: what is pooled over their draws; None if groups are known.
+        For groups known as probabilities: the metrics pooled over their draws, as in the summary; None if groups are
+        known.
     reason_codes
         Reasons of declined people: how often each is given to which group, and how many comparable people share.
     sections
@@ -112,7 +112,7 @@ class AuditResult:
     scope: Scope | None = None
     regressions: Regressions | None = None
     weighting: Weighting | None = None
-    drawn_groups: DrawnGroups | None = None
+    drawn_groups: Mapping[str, Any] | None = None
     reason_codes: Reasons | None = None
     sections: Mapping[str, Any] = field(default_factory=dict)
 
@@ -257,7 +257,7 @@ class AuditResult:
             **{key: asdict(found) for key, found in self.sections.items()},
             **({} if self.stream is None else {"stream": dict(self.stream)}),
             **({} if self.weighting is None else {"weighting": self.weighting.to_dict()}),
-            **({} if self.drawn_groups is None else {"drawn_groups": self.drawn_groups.to_dict()}),
+            **({} if self.drawn_groups is None else {"drawn_groups": self.drawn_groups}),
             "findings": [finding.to_dict() for finding in findings],
             "verdict": verdict(summary, findings).to_dict(),
         }

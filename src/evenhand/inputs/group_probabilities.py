@@ -92,9 +92,10 @@ class GroupProbabilities:
         table: pd.DataFrame = in_row_order(self.probabilities, X, name)
         return table
 
-    def of_people(self, table: pd.DataFrame, keys: NDArray[np.uint64]) -> PersonProbabilities:
+    def of_people(self, keys: NDArray[np.uint64]) -> PersonProbabilities:
         """The probabilities of people; `keys` identify them."""
-        return PersonProbabilities(self.names, table.to_numpy(), keys, int(self.n_draws), float(self.threshold))
+        values = self.probabilities.to_numpy()
+        return PersonProbabilities(self.names, values, keys, int(self.n_draws), float(self.threshold))
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,4 +1,4 @@
-r"""Pool estimates over several draws of the groups.
+r"""Pool estimates over several draws of the groups, and use group probabilities without draws.
 
 Each draw gives an estimate :math:`\hat\theta_m` with the variance :math:`U_m` that it would have if its groups were
 known. The pooled estimate is their mean. By Rubin's rules (1987), its variance is :math:`T = \bar U + (1 + 1/M) B`,
@@ -15,32 +15,31 @@ estimated variances can be negative. So the variance of the mean is estimated wi
 the influences of people on the estimate of a draw, scaled to the squared length :math:`U_m`, it is the squared length
 of their mean over draws. That is U if all draws are equal, and tends to U - B + B / M in general.
 
-Differences in means between groups known as probabilities, by three estimators with different biases.
-
-With :math:`p_g` the probability of group g and y an outcome, such as a decision or a score:
+Without draws, three estimators of a group's mean have different biases. With :math:`p_g` the probability of group g and
+y an outcome, such as a decision or a score:
 
 - *weighting* takes :math:`\sum p_g y / \sum p_g` as the mean of the group. Its error is
-:math:`-E[\mathrm{Cov}(1_g, y \mid \text{proxies})] / P(g)` (Chen, Kallus, Mao, Svacha and Udell 2019): zero if the
-outcome depends on the group only through the proxies, and toward no difference if, among people with the same
-proxies, the group fares worse as it does overall. Draws from the probabilities share that error.
+  :math:`-E[\mathrm{Cov}(1_g, y \mid \text{proxies})] / P(g)` (Chen, Kallus, Mao, Svacha and Udell 2019): zero if the
+  outcome depends on the group only through the proxies, and toward no difference if, among people with the same
+  proxies, the group fares worse as it does overall. Draws from the probabilities share that error.
 - *thresholding* takes the most likely group of people for whom it is likely enough, and leaves the others out. In
-addition to the error of weighting, people who are surely in a group may differ from the rest of it.
+  addition to the error of weighting, people who are surely in a group may differ from the rest of it.
 - *the group alone* fits :math:`E[y \mid p] = \sum_g p_g \mu_g` by least squares: it has no error if the outcome
-depends on the group and, given the group, not on the proxies, which McCartan, Fisher, Goldin, Ho and Imai (2025)
-assume for surnames.
+  depends on the group and, given the group, not on the proxies, which McCartan, Fisher, Goldin, Ho and Imai (2025)
+  assume for surnames.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
-from evenhand.metrics.estimate import Estimate, Plain, p_two_sided, student_quantile
+from evenhand.metrics.estimate import Estimate, p_two_sided, student_quantile
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,28 +59,6 @@ class DrawnEstimate:
 
 
 @dataclass(frozen=True)
-class RubinPool:
-    """Estimates combined by Rubin's rules.
-
-    Attributes
-    ----------
-    within, between, total
-        Variances.
-    df
-        Degrees of freedom of Barnard and Rubin; those of complete data if draws do not differ.
-    missing_information
-        The share of the total variance that is due to the draws, (1 + 1/M) B / T.
-    """
-
-    value: float
-    within: float
-    between: float
-    total: float
-    df: float
-    missing_information: float
-
-
-@dataclass(frozen=True)
 class Pooled(Estimate):
     """An estimate pooled over draws.
 
@@ -93,7 +70,7 @@ class Pooled(Estimate):
     within_sd, between_sd
         Standard error as if groups were known, and standard deviation over draws.
     missing_information
-        See `RubinPool`.
+        The share of the total variance of Rubin's rules that is due to the draws, (1 + 1/M) B / T.
     rubin_low, rubin_high
         The 95% interval of Rubin's rules, which is wider.
     """
@@ -105,28 +82,28 @@ class Pooled(Estimate):
     rubin_high: float = math.nan
 
 
-def rubin(values: Sequence[float], variances: Sequence[float], df: float = math.inf) -> RubinPool:
+def rubin(values: Sequence[float], variances: Sequence[float], df: float = math.inf) -> Pooled:
     """Combine estimates of draws and their variances; `df` are the degrees of freedom if nothing were missing.
 
     Examples
     --------
-    >>> found = rubin([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
-    >>> found.value, found.within, found.between, round(found.total, 3)
+    >>> pooled = rubin([1.0, 2.0, 3.0], [1.0, 1.0, 1.0])
+    >>> pooled.value, pooled.within_sd, pooled.between_sd, round(pooled.standard_error**2, 3)
     (2.0, 1.0, 1.0, 2.333)
     """
     estimates, n = np.asarray(values, dtype=np.float64), len(values)
     value = float(estimates[0] + (estimates - estimates[0]).mean())  # exact if all are the same
     within, between = float(np.mean(variances)), float(np.square(estimates - value).sum() / (n - 1))
     added = (1 + 1 / n) * between
-    total = within + added
-    if added == 0:
-        return RubinPool(value, within, between, total, df, 0.0)
-    share = added / total
-    of_draws = (n - 1) / share**2
-    observed = math.inf if math.isinf(df) else (df + 1) / (df + 3) * df * (1 - share)
-    if observed == 0:  # only the draws vary
-        return RubinPool(value, within, between, total, of_draws, share)
-    return RubinPool(value, within, between, total, 1 / (1 / of_draws + 1 / observed), share)
+    error, share = math.sqrt(within + added), added / (within + added) if added else 0.0
+    if share:
+        of_draws = (n - 1) / share**2
+        observed = math.inf if math.isinf(df) else (df + 1) / (df + 3) * df * (1 - share)
+        df = 1 / (1 / of_draws + 1 / observed) if observed else of_draws  # none is observed if only the draws vary
+    half = student_quantile(0.95, df) * error if error else 0.0
+    low, high = value - half, value + half
+    spread = (math.sqrt(within), math.sqrt(between), share)
+    return Pooled(value, low, high, error, math.nan, None, "", df, math.nan, *spread, low, high)
 
 
 def pooled_influence(draws: Sequence[DrawnEstimate]) -> Floats | None:
@@ -167,62 +144,30 @@ def pool(draws: Sequence[DrawnEstimate]) -> Pooled:
     if n_absent:
         return Pooled(math.nan, n=n, note=f"not estimable in {n_absent} of {len(draws)} draws")
     complete = float(df.mean())
-    combined = rubin(values.tolist(), np.square(errors).tolist(), complete)
+    pooled = rubin(values.tolist(), np.square(errors).tolist(), complete)
     influence = pooled_influence(draws)
-    within = math.sqrt(combined.within)
     if influence is None:
-        error, pooled_df = math.sqrt(combined.total), combined.df
-        wider = _ratio(error * student_quantile(0.95, pooled_df), within * student_quantile(0.95, complete))
+        error, pooled_df = pooled.standard_error, pooled.df
+        quantiles = student_quantile(0.95, pooled_df) / student_quantile(0.95, complete)
     else:
-        error, pooled_df = float(np.linalg.norm(influence)), complete
-        wider = _ratio(error, within)
+        error, pooled_df, quantiles = float(np.linalg.norm(influence)), complete, 1.0
+    wider = error * quantiles / pooled.within_sd if pooled.within_sd else 1.0
     below, above = (math.sqrt(float(np.mean(np.square(values - ends)))) for ends in (low, high))
     is_tested = 2 * int(np.isfinite(p_values).sum()) > len(draws)
-    half = student_quantile(0.95, combined.df) * math.sqrt(combined.total) if combined.total else 0.0
-    return Pooled(
-        combined.value,
-        low=combined.value - wider * below,
-        high=combined.value + wider * above,
+    return replace(
+        pooled,
+        low=pooled.value - wider * below,
+        high=pooled.value + wider * above,
         standard_error=error,
-        p_value=p_two_sided(combined.value, error, pooled_df if error > 0 else math.inf) if is_tested else math.nan,
+        p_value=p_two_sided(pooled.value, error, pooled_df if error > 0 else math.inf) if is_tested else math.nan,
         n=n,
         df=pooled_df,
         n_effective=float(np.mean([draw.estimate.n_effective for draw in draws])),
-        within_sd=within,
-        between_sd=math.sqrt(combined.between),
-        missing_information=combined.missing_information,
-        rubin_low=combined.value - half,
-        rubin_high=combined.value + half,
     )
 
 
-def _ratio(one: float, other: float) -> float:
-    return one / other if other else 1.0
-
-
-@dataclass(frozen=True)
-class GroupContrast(Plain):
-    """A mean of a group, and of the reference group, by each estimator; NaN if no one is left."""
-
-    thresholding: tuple[float, float]
-    weighting: tuple[float, float]
-    group_alone: tuple[float, float]
-
-    @property
-    def differences(self) -> dict[str, float]:
-        """Group minus reference, by estimator."""
-        return {name: means[0] - means[1] for name, means in vars(self).items()}
-
-    @property
-    def ratios(self) -> dict[str, float]:
-        """Group over reference, by estimator; NaN if the mean of the reference is not above 0."""
-        return {name: means[0] / means[1] if means[1] > 0 else float("nan") for name, means in vars(self).items()}
-
-
-def group_contrasts(
-    values: NDArray[np.floating] | Ints, probabilities: Floats, thresholded: Ints, reference: int
-) -> dict[int, GroupContrast]:
-    """Means of each group next to those of the reference group.
+def group_means(values: NDArray[np.floating] | Ints, probabilities: Floats, thresholded: Ints) -> dict[str, Floats]:
+    """Mean of each group by each estimator, of shape (G,); NaN if no one is left.
 
     Parameters
     ----------
@@ -232,27 +177,19 @@ def group_contrasts(
         Probability of each group, of shape (n, G); rows sum to 1.
     thresholded
         The group assigned to each person, -1 for those left out.
-    reference
-        The group that the others are compared with.
 
     Examples
     --------
     >>> p = np.array([[0.9, 0.1], [0.9, 0.1], [0.2, 0.8], [0.6, 0.4]])
-    >>> found = group_contrasts(np.array([1.0, 1.0, 0.0, 1.0]), p, np.array([0, 0, 1, -1]), 0)[1]
-    >>> {name: round(value, 3) for name, value in found.differences.items()}
+    >>> means = group_means(np.array([1.0, 1.0, 0.0, 1.0]), p, np.array([0, 0, 1, -1]))
+    >>> {name: round(float(mean[1] - mean[0]), 3) for name, mean in means.items()}
     {'thresholding': -1.0, 'weighting': -0.495, 'group_alone': -1.364}
     """
     n_groups = probabilities.shape[1]
     known = np.eye(n_groups)[thresholded] * (thresholded >= 0)[:, None]
     with np.errstate(invalid="ignore", divide="ignore"):
-        means = {
-            "thresholding": (values @ known) / known.sum(axis=0),
-            "weighting": (values @ probabilities) / probabilities.sum(axis=0),
-        }
+        by_threshold = (values @ known) / known.sum(axis=0)
+        weighted = (values @ probabilities) / probabilities.sum(axis=0)
     fitted, _, rank, _ = np.linalg.lstsq(probabilities, np.asarray(values, dtype=np.float64), rcond=None)
-    means["group_alone"] = fitted if rank == n_groups else np.full(n_groups, np.nan)
-    return {
-        code: GroupContrast(**{name: (float(of[code]), float(of[reference])) for name, of in means.items()})
-        for code in range(n_groups)
-        if code != reference
-    }
+    alone = fitted if rank == n_groups else np.full(n_groups, np.nan)
+    return {"thresholding": by_threshold, "weighting": weighted, "group_alone": alone}

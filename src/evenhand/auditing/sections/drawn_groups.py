@@ -14,7 +14,6 @@ _METRICS = {
     "excess_balanced": "excess, groups weighted equally",
     "weighing": "weighing",
     "excess: input gap": "excess, input gap",
-    "excess: shared reasons": "excess, shared principal reasons",
     "excess: regime B": "excess, regime B share",
     "score_gap": "score gap",
     "score_gap_probability": "score gap, probability",
