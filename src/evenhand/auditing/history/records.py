@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sections import load_schema
-from evenhand.auditing.summary import SCHEMA
+from evenhand.auditing.summary import SCHEMA, upgraded
 from evenhand.exceptions import DataFileError, InvalidTypeError
 from evenhand.report.formatting import listed
 from evenhand.report.schema import first_fault
@@ -88,7 +88,7 @@ def read_audit(path: str | os.PathLike[str]) -> dict[str, Any]:
 def _read(path: Path, file: str) -> dict[str, Any]:
     """The audit at `path`, called `file` in messages."""
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = upgraded(json.loads(path.read_text(encoding="utf-8")))
     except OSError as error:
         raise DataFileError(f"{file} cannot be read ({error.strerror}): give a file written by to_json.") from error
     except (ValueError, RecursionError) as error:
@@ -194,7 +194,8 @@ def summary_of(name: object, audit: Audit) -> Mapping[str, Any]:
     if isinstance(audit, AuditResult):
         return audit.to_dict()
     if isinstance(audit, Mapping):
-        return audit
+        summary: Mapping[str, Any] = upgraded(audit)
+        return summary
     if isinstance(audit, (str, os.PathLike)):
         return read_audit(audit)
     raise InvalidTypeError(
