@@ -37,7 +37,7 @@ from evenhand.system.files import json_ready, write_atomically
 
 SCHEMA = "evenhand.audit/3"
 _RENAMED = {"ci_low": "low", "ci_high": "high", "excess_ci_low": "excess_low", "excess_ci_high": "excess_high"}
-_UNKNOWN = {key: None for key in ("standard_error", "p_value", "n", "df", "n_effective")} | {"note": ""}
+_UNKNOWN: dict[str, Any] = {**dict.fromkeys(("standard_error", "p_value", "n", "df", "n_effective")), "note": ""}
 
 
 def upgraded(summary: Any) -> Any:

@@ -14,7 +14,7 @@ from scipy import special
 from scipy.optimize import brentq
 
 from evenhand.auditing.history.metrics import audit_metrics
-from evenhand.auditing.history.records import Audit, History, comparable, described, history_of, setting_words
+from evenhand.auditing.history.records import Audit, History, changed_settings, described, history_of, setting_words
 from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import ROUNDING
@@ -380,13 +380,11 @@ def _reservations(history: History, common: set[str]) -> list[str]:
     found = list(history.skipped)
     first = history.audits[0]
     for before, after in zip(history.audits[:-1], history.audits[1:], strict=True):
-        for setting in _DEFINING:
-            one, two = (comparable(audit.data["settings"].get(setting)) for audit in (before, after))
-            if one != two:
-                found.append(
-                    f"{setting} changed at {after.name}, from {setting_words(one)} to {setting_words(two)}: this alone "
-                    "may make metrics before and after differ."
-                )
+        found += [
+            f"{name} changed at {after.name}, from {setting_words(own)} to {setting_words(value)}: this alone may make "
+            "metrics before and after differ."
+            for name, own, value in changed_settings(before.data["settings"], after.data["settings"], _DEFINING)
+        ]
     if any(set(audit.data["data"]["groups"]) != set(first.data["data"]["groups"]) for audit in history.audits):
         found.append(
             f"The audits do not all have the same groups; these are in all of them: {listed(sorted(common), 8)}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -230,9 +230,14 @@ def described(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def comparable(value: Any) -> Any:
-    """A setting in the form in which it is compared: lists are unordered."""
-    return sorted(value) if isinstance(value, (list, tuple)) else value
+def changed_settings(
+    before: Mapping[str, Any], after: Mapping[str, Any], names: Iterable[str]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Settings that differ, with both values; lists are unordered. One that an audit is older than does not differ."""
+    for name in (name for name in names if name in before and name in after):
+        own, value = (sorted(v) if isinstance(v, (list, tuple)) else v for v in (before[name], after[name]))
+        if own != value:
+            yield name, own, value
 
 
 def setting_words(value: Any) -> str:
