@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import altair as alt
@@ -103,7 +103,7 @@ def comparison_page(comparison: Record) -> str:
     True
     """
     comparison = json_ready(comparison)
-    base, metrics, findings = comparison["base"], comparison["metrics"], comparison["findings"]
+    base, findings = comparison["base"], comparison["findings"]
     others = [name for name in comparison["names"] if name != base]
     is_one = len(others) == 1
     sentences = [
@@ -113,12 +113,18 @@ def comparison_page(comparison: Record) -> str:
     where = "" if is_one else f"in {shortened(others[-1], 24)}; "
     key_changes = [_key_change(f, where) for f in findings if f["audit"] == others[-1]]
     audits = [{**a, "name": f"{base} (base)"} if a["name"] == base else a for a in comparison["audits"]]
-    panels = {name: _change_panel(name, *panel, comparison) for name, panel in _CHANGE_PANELS.items()}
+    changes = [*comparison["metrics"], *comparison["inputs"], *comparison["features"]]
+    panels = {}
+    for name, (title, caption, none, axis, is_shown) in _CHANGE_PANELS.items():
+        shown = [c for c in changes if is_shown(c)]
+        shown = _largest(shown) if name in ("inputs", "drivers") else shown
+        known = [c for c in shown if is_number(c["p_value"]) and is_number(c["change"])]
+        table = Table("Changes", "Changes", _CHANGE_COLUMNS, shown)
+        panels[name] = panel_of(name, title, caption, change_chart(known, axis) if known else none, table)
     finding = Finding(f"{comparison['headline']}.", sentences, key_changes, comparison["warnings"])
     pairings = [pairing["sentence"] for pairing in comparison["pairings"]]
     gaps, decisions = [panels["score-gap"], panels["inputs"]], [panels["decisions"], panels["ratios"]]
     drivers = [panels["drivers"], _share_panel(comparison["audits"])]
-    changes = [*metrics, *comparison["inputs"], *comparison["features"]]
     sections = [
         Section("verdict", "Verdict", finding=finding),
         Section("compared", "What was compared", pairings, tables=[Table("Audits", "Audits", _AUDIT_COLUMNS, audits)]),
@@ -143,13 +149,14 @@ _REASONING = (
     "people of the same group."
 )
 _DECISIONS = "What the model decides, by group, without matching."
-# By name: title, caption, what is said if there is nothing to draw, and the axis.
-_CHANGE_PANELS = {
+# By name: title, caption, what is said if there is nothing to draw, the axis, and which changes.
+_CHANGE_PANELS: dict[str, tuple[str, str, str, str, Callable[[Record], bool]]] = {
     "score-gap": (
         "Change in the score gap",
         f"Each row is a gap: {_EACH_ROW} {_FILLED}",
         "No audit has a score gap with a standard error.",
         "Change from the base",
+        lambda c: c["part"] == "score_gap",
     ),
     "inputs": (
         "Change by input",
@@ -157,30 +164,35 @@ _CHANGE_PANELS = {
         "in its gap.",
         "The audits have no score gap by input in common.",
         "Change of the part of the score gap",
+        lambda c: c["part"] == "inputs",
     ),
     "reasoning": (
         "Change in weighing and excess",
         f"Each row is a metric: {_EACH_ROW} {_FILLED}",
         "No audit has metrics of reasoning with a standard error.",
         "Change from the base",
+        lambda c: c["part"] in ("weighing", "excess"),
     ),
     "decisions": (
         "Change in decisions and errors",
         f"Rates, signed gaps between groups, and the AUC. {_FILLED}",
         "No metric of decisions can be compared.",
         "Change from the base",
+        lambda c: c["part"] == "outcome" and c["scale"] == "difference",
     ),
     "ratios": (
         "Change in approval ratios",
         "The approval ratio divided by that of the base: 1 means no change; below 1, the group lost ground.",
         "No approval ratio can be compared.",
         "Ratio to the base",
+        lambda c: c["scale"] == "ratio",
     ),
     "drivers": (
         "Features that changed",
         f"Change of each feature's part of the excess, largest first. {_FILLED}",
         "The audits have no evidence by feature in common.",
         "Change of the part of the excess",
+        lambda c: c["part"] == "feature",
     ),
 }
 _READING = {
@@ -203,21 +215,6 @@ def _key_change(finding: Record, where: str) -> KeyMetric:
     unit = f" {finding['unit']}" if finding["unit"] not in ("", "CEC score") else ""
     beside = f"{where}{_ANSWERS[finding['answer']]}{f'; {ends}{unit}' if ends else ''}"
     return KeyMetric(f"{_QUESTIONS[finding['key']]}, change", decimal(finding["estimate"]), beside)
-
-
-def _change_panel(name: str, title: str, caption: str, none: str, axis: str, comparison: Record) -> Panel:
-    metrics = comparison["metrics"]
-    changes = {
-        "score-gap": [c for c in metrics if c["part"] == "score_gap"],
-        "inputs": _largest(comparison["inputs"]),
-        "reasoning": [c for c in metrics if c["part"] in ("weighing", "excess")],
-        "decisions": [c for c in metrics if c["part"] == "outcome" and c["scale"] == "difference"],
-        "ratios": [c for c in metrics if c["scale"] == "ratio"],
-        "drivers": _largest(comparison["features"]),
-    }[name]
-    known = [c for c in changes if is_number(c["p_value"]) and is_number(c["change"])]
-    table = Table("Changes", "Changes", _CHANGE_COLUMNS, changes)
-    return panel_of(name, title, caption, change_chart(known, axis) if known else none, table)
 
 
 def _largest(changes: Sequence[Record]) -> list[Record]:

@@ -600,16 +600,11 @@ class _Source:
         weights = "given" if "weighting" in self.data else None
         return {**self.data["settings"], "groups": list(self.data["data"]["groups"]), "sample_weight": weights}
 
-    @property
-    def is_finely_integrated(self) -> bool:
-        """Whether the audit reports that its attributions are close to the integral, in any number of steps."""
-        error = self.data["data"].get("integration_error")
-        return error is not None and error <= _FINE
-
 
 def _setting_differences(base: _Source, other: _Source) -> list[SettingDifference]:
-    # Each network has as many steps as it needs.
-    is_fine = base.is_finely_integrated and other.is_finely_integrated
+    # A network has as many steps as it needs to be close to the integral.
+    errors = [source.data["data"].get("integration_error") for source in (base, other)]
+    is_fine = all(error is not None and error <= _FINE for error in errors)
     consequences = {name: words for name, words in (_DEFINING | _NOTED).items() if name != "n_steps" or not is_fine}
     return [
         SettingDifference(other.name, name, own, value, consequences[name], name in _DEFINING)
