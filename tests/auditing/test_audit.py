@@ -280,7 +280,7 @@ def test_ordinal_models_are_matched_on_integer_codes(rng):
 def test_json_is_valid_and_whole(result, tmp_path):
     result.to_json(tmp_path / "sub" / "audit.json")
     data = json.loads((tmp_path / "sub" / "audit.json").read_text(), parse_constant=pytest.fail)
-    assert data["schema"] == "evenhand.audit/2"
+    assert data["schema"] == "evenhand.audit/3"
     assert data["cec"]["mean"] == pytest.approx(result.to_dict()["cec"]["mean"])
     assert [p.name for p in (tmp_path / "sub").iterdir()] == ["audit.json"]
 

@@ -184,7 +184,7 @@ def test_a_file_that_was_changed_is_named(pack, tmp_path):
     assert found.files == ("report.html is not the file that was packed: its SHA-256 differs.",)
 
 
-DEEP = b'{"schema": "evenhand.audit/2", "x": ' + b"[" * 900 + b"]" * 900 + b"}"
+DEEP = b'{"schema": "evenhand.audit/3", "x": ' + b"[" * 900 + b"]" * 900 + b"}"
 
 
 @pytest.mark.parametrize(
@@ -206,8 +206,8 @@ def test_what_is_not_a_pack_is_refused(pack, tmp_path, entries, words):
     ("entries", "words"),
     [
         ({"audit__toml": None}, "its manifest does not list 'audit.toml'"),
-        ({"audit__json": b"[]"}, "'audit.json' in 'new.zip' is not JSON of the kind 'evenhand.audit/2'"),
-        ({"audit__json": b'{"schema": "evenhand.audit/2"}'}, "is not JSON of the kind"),
+        ({"audit__json": b"[]"}, "'audit.json' in 'new.zip' is not JSON of the kind 'evenhand.audit/3'"),
+        ({"audit__json": b'{"schema": "evenhand.audit/3"}'}, "is not JSON of the kind"),
         ({"audit__json": b'{"schema": "other", "data": {"column_prints": {}}, "settings": {}}'}, "got 'other'"),
         ({"audit__json": DEEP}, "is not JSON of the kind"),
         ({"pack__json": b'{"schema": "evenhand.pack/1", "inputs": {"data": 3}}'}, "is not JSON of the kind"),

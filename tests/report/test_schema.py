@@ -172,7 +172,7 @@ def test_a_missing_key_is_refused_at_every_fixed_level(validator, document, path
 @pytest.mark.parametrize(
     ("path", "value"),
     [
-        (("schema",), "evenhand.audit/3"),
+        (("schema",), "evenhand.audit/2"),
         (("cec", "mean"), 1.5),
         (("cec", "mean"), "0.3"),
         (("cec", "excess_ci"), [0.1]),

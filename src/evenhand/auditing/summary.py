@@ -35,7 +35,38 @@ from evenhand.metrics.estimate import Estimate, effective_number_of_people
 from evenhand.metrics.outcomes import GroupOutcome
 from evenhand.system.files import json_ready, write_atomically
 
-SCHEMA = "evenhand.audit/2"
+SCHEMA = "evenhand.audit/3"
+_RENAMED = {"ci_low": "low", "ci_high": "high", "excess_ci_low": "excess_low", "excess_ci_high": "excess_high"}
+_UNKNOWN: dict[str, Any] = {**dict.fromkeys(("standard_error", "p_value", "n", "df", "n_effective")), "note": ""}
+
+
+def upgraded(summary: Any) -> Any:
+    """A summary that evenhand 0.2 wrote, in the form of this version; anything else as it is.
+
+    Examples
+    --------
+    >>> gap = {"value": 0.1, "ci_low": 0.0, "ci_high": 0.2}
+    >>> upgraded({"schema": "evenhand.audit/2", "gap": gap})["gap"]["low"]
+    0.0
+    """
+    if not isinstance(summary, Mapping) or summary.get("schema") != "evenhand.audit/2":
+        return summary
+
+    def renamed(value: Any) -> Any:
+        if isinstance(value, list):
+            return [renamed(item) for item in value]
+        if not isinstance(value, Mapping):
+            return value
+        # Groups and features have names of the user's choice, but none has all keys of an interval.
+        has_interval = {"ci_low", "ci_high"} <= set(value) or {"excess_ci_low", "excess_ci_high"} <= set(value)
+        keys = _RENAMED if has_interval else {}
+        record = {keys.get(key, key): renamed(item) for key, item in value.items()}
+        return {**_UNKNOWN, **record} if {"value", "low", "high"} <= set(record) else record
+
+    copy = renamed(summary)
+    if isinstance(copy.get("settings"), dict):
+        copy["settings"].setdefault("regressions", "regressions" in copy)
+    return {**copy, "schema": SCHEMA}
 
 
 @dataclass(frozen=True)

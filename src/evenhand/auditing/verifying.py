@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from evenhand.auditing.identity import EVERYONE
 from evenhand.auditing.pack import AUDIT, FACTS, MANIFEST, PACK_SCHEMA, PLAN
-from evenhand.auditing.summary import SCHEMA, library_versions
+from evenhand.auditing.summary import SCHEMA, library_versions, upgraded
 from evenhand.exceptions import ArchiveError, InvalidInputError
 from evenhand.inputs.fingerprints import fingerprint_file
 from evenhand.inputs.tables.open import fingerprint_input, name_of_input
@@ -253,7 +253,7 @@ def _text(archive: Archive, name: str) -> str:
 def _json(archive: Archive, name: str, schema: str) -> dict[str, Any]:
     """Read a JSON object of a known kind, and check the parts that are used."""
     try:
-        found = json.loads(_text(archive, name))
+        found = upgraded(json.loads(_text(archive, name)))
         kind, is_whole = found["schema"], _is_whole(found)
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
         raise ArchiveError(f"{name!r} in {archive.name!r} is not JSON of the kind {schema!r}.") from None
@@ -296,7 +296,7 @@ def _summary_of(audit: _Audit | str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(audit, (str, os.PathLike)):
         return dict(json_ready(audit.to_dict()))
     try:
-        found = json.loads(Path(audit).read_text("utf-8"))
+        found = upgraded(json.loads(Path(audit).read_text("utf-8")))
         is_audit = found["schema"] == SCHEMA
     except (ValueError, TypeError, KeyError, RecursionError):
         is_audit = False

@@ -74,6 +74,23 @@ def p_value(value: float | None) -> str:
     return "< 0.001" if value < 0.001 else "> 0.999" if value > 0.999 else f"{value:.3f}"
 
 
+def p_words(value: float | None) -> str:
+    """A p-value in a sentence.
+
+    Examples
+    --------
+    >>> p_words(0.00002), p_words(0.0412)
+    ('p < 0.001', 'p = 0.041')
+    """
+    shown = p_value(value)
+    return f"p {shown}" if shown[0] in "<>" else f"p = {shown}"
+
+
+def capital(words: str) -> str:
+    """The words as the beginning of a sentence, with names as they are written."""
+    return words[:1].upper() + words[1:]
+
+
 def interval(low: float | None, high: float | None, places: int = 3) -> str:
     """Two ends, or an empty text if neither is known.
 

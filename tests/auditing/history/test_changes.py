@@ -541,7 +541,7 @@ def test_people_are_those_of_the_audit_in_order(people, old):
     found = people_of(old.to_dict(), old.pairs.sample(frac=1, random_state=0))
     assert (found.label == people[1]).all()
     assert (found.group == people[2]).all()
-    assert len(found) == 200
+    assert len(found.label) == 200
 
 
 def test_people_are_known_by_their_ids_where_both_audits_have_them(people):

@@ -1,6 +1,7 @@
 """Folders of audits: read in order, and judged with a known rate of false alarms."""
 
 import copy
+import gzip
 import json
 import math
 from datetime import UTC, datetime
@@ -8,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
 import evenhand as eh
+from evenhand.auditing.history.compare import compare_audits
 from evenhand.auditing.history.monitoring import cusum_limit, monitor, single_limit
 from evenhand.auditing.history.records import History, RecordedAudit, read_audit, read_history
 from evenhand.exceptions import DataFileError, InvalidInputError
@@ -110,8 +113,8 @@ def test_damaged_and_foreign_files_are_skipped_with_a_sentence(data, tmp_path):
 
 def test_another_version_of_the_format_is_refused(data, tmp_path):
     write(tmp_path, "good.json", data)
-    write(tmp_path, "later.json", data, schema="evenhand.audit/3")
-    with pytest.raises(DataFileError, match=r"later.json has the schema 'evenhand.audit/3'.*reads 'evenhand.audit/2'"):
+    write(tmp_path, "later.json", data, schema="evenhand.audit/4")
+    with pytest.raises(DataFileError, match=r"later.json has the schema 'evenhand.audit/4'.*reads 'evenhand.audit/3'"):
         read_history(tmp_path)
 
 
@@ -133,6 +136,52 @@ def test_a_folder_without_audits_is_refused_with_the_first_reason(tmp_path):
 def test_an_audit_is_read_as_it_was_written(result, data, tmp_path):
     result.to_json(tmp_path / "audit.json")
     assert {**read_audit(tmp_path / "audit.json"), "created": data["created"]} == data
+
+
+# --- version 0.2 ---
+
+
+@pytest.fixture(scope="module")
+def of_version_02(tmp_path_factory):
+    """What evenhand 0.2 wrote about the model of `same_audit_today`."""
+    packed = Path(__file__).parent / "data" / "audit-0.2.json.gz"
+    path = tmp_path_factory.mktemp("old") / "old.json"
+    path.write_bytes(gzip.decompress(packed.read_bytes()))
+    return path
+
+
+@pytest.fixture(scope="module")
+def same_audit_today():
+    people = eh.load_dataset("synthetic", n=300)
+    model = torch.nn.Linear(people.X.shape[1], 1)
+    with torch.no_grad():
+        model.weight[:] = torch.linspace(1, -1, people.X.shape[1])
+        model.bias[:] = 0
+    return eh.audit(
+        model, people.X, people.y, sensitive_features=people.group, financial_features=people.financial_features
+    )
+
+
+def test_a_file_of_version_02_compares_with_an_audit_of_today(of_version_02, same_audit_today):
+    assert json.loads(of_version_02.read_text("utf-8"))["schema"] == "evenhand.audit/2"
+    for old in (of_version_02, json.loads(of_version_02.read_text("utf-8"))):
+        found = compare_audits({"old": old, "today": same_audit_today})
+        assert found.pairings[0].is_paired
+        assert {f.answer for f in found.findings} == {"no"}
+        assert [c.change for c in found.changes if c.scale == "difference"] == pytest.approx(
+            [0.0] * sum(c.scale == "difference" for c in found.changes), abs=1e-5
+        )
+
+
+def test_a_history_may_start_with_files_of_version_02(of_version_02, same_audit_today, tmp_path):
+    (tmp_path / "1.json").write_bytes(of_version_02.read_bytes())
+    same_audit_today.to_json(tmp_path / "2.json")
+    history = read_history(tmp_path)
+    assert not history.skipped
+    assert not monitor(history).departures
+    excess = trend(monitor(history), "excess").points
+    assert excess[1].z == pytest.approx(0, abs=1e-4)
+    assert excess[0].value == pytest.approx(excess[1].value, abs=1e-6)
 
 
 # --- limits ---

@@ -4,159 +4,58 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy import special, stats
 
-from evenhand.arrays import Bools, Floats, Ints
+from evenhand.arrays import Bools, Ints
 from evenhand.auditing.evidence import Influences
 from evenhand.auditing.findings import NAMES, Answer
-from evenhand.auditing.history.metrics import People, audit_metrics, pair_codes, people_of, sorted_pairs
-from evenhand.auditing.history.records import Audit, comparable, described, pairs_beside, setting_words, summary_of
+from evenhand.auditing.history.metrics import audit_metrics, pair_codes, pair_columns, people_of, sorted_pairs
+from evenhand.auditing.history.records import (
+    Audit,
+    changed_settings,
+    described,
+    pairs_beside,
+    setting_words,
+    summary_of,
+)
 from evenhand.auditing.identity import is_same_people
 from evenhand.auditing.options import FindingKey
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
 from evenhand.metrics.adjustment import holm
+from evenhand.metrics.estimate import Estimate, size_found
 from evenhand.metrics.excess import ROUNDING, excess
 from evenhand.metrics.roc import auc_influence
 from evenhand.metrics.sharing import standard_error_of_difference
-from evenhand.report.formatting import decimal, listed, p_value
+from evenhand.report.formatting import capital, decimal, listed, p_words
 from evenhand.report.history import comparison_page
-from evenhand.report.section import AuditMetric, Part, Scale
+from evenhand.report.section import AuditMetric
 from evenhand.system.files import write_atomically
 
-
-def errors_within_people(
-    own: pd.DataFrame, new: pd.DataFrame, reference: str, own_data: Mapping[str, Any], new_data: Mapping[str, Any]
-) -> dict[str, float]:
-    """Standard errors of changes in decisions, the AUC and CEC scores for the same people, by key of the metric.
-
-    Parameters
-    ----------
-    own, new
-        Pairs of both audits, as `sorted_pairs` orders them.
-    reference
-        The group that the others are compared with.
-    own_data, new_data
-        Summaries of both.
-
-    Returns
-    -------
-    Empty if the people of the two tables are in a different order: decisions cannot be matched up then.
-    """
-    first, second = people_of(own_data, own), people_of(new_data, new)
-    if len(first) != len(second) or (first.label != second.label).any() or (first.group != second.group).any():
-        return {}
-    variances = {**_rate_variances(first, second, reference), **_area_variances(first, second)}
-    return {key: math.sqrt(variance) for key, variance in variances.items()} | _reasoning_errors(
-        own, new, pair_codes(own_data, own), pair_codes(new_data, new)
-    )
-
-
-def _rate_variances(first: People, second: People, reference: str) -> dict[str, float]:
-    everyone = np.ones(len(first), dtype=bool)
-    parts = {"positive rate": everyone, "true positive rate": first.label == 1, "false positive rate": first.label == 0}
-    correct = [(people.decision == people.label).astype(np.int64) for people in (first, second)]
-    found = {
-        "accuracy": _paired_variance(correct[0], correct[1]),
-        "positive rate": _paired_variance(first.decision, second.decision),
-    }
-    groups = np.unique(first.group).tolist()
-    for rate, part in parts.items():
-        of_group = {}
-        for group in groups:
-            inside = part & (first.group == group)
-            of_group[group] = _paired_variance(first.decision[inside], second.decision[inside])
-            found[f"{rate}: {group}"] = of_group[group]
-        for group in groups:
-            found[f"gap: {rate}, {group} minus {reference}"] = of_group[group] + of_group[reference]
-    logs = {
-        g: _paired_log_variance(first.decision[first.group == g], second.decision[first.group == g]) for g in groups
-    }
-    for group in groups:
-        found[f"ratio: approval ratio, {group} over {reference}"] = logs[group] + logs[reference]
-    return found
-
-
-def _paired_variance(first: Ints, second: Ints, scale: tuple[float, float] = (1, 1)) -> float:
-    """Variance of the difference of two shares of the same people (Agresti and Min 2005).
-
-    Half a person is added to each of the four combinations, so that decisions that all agree still vary. `scale`
-    multiplies the two shares.
-    """
-    if not len(first):
-        return math.nan
-    counts = np.bincount(first * 2 + second, minlength=4) + 0.5
-    value = np.array([0, scale[1], -scale[0], scale[1] - scale[0]])
-    n = counts.sum()
-    mean = counts @ value / n
-    return float((counts @ value**2 / n - mean**2) / n)
-
-
-def _paired_log_variance(first: Ints, second: Ints) -> float:
-    """The same for the difference of the logarithms of the shares."""
-    if not len(first):
-        return math.nan
-    shares = [(float(decision.sum()) + 0.5) / (len(decision) + 1) for decision in (first, second)]
-    return _paired_variance(first, second, (1 / shares[0], 1 / shares[1]))
-
-
-def _area_variances(first: People, second: People) -> dict[str, float]:
-    """DeLong's variance of the difference of two areas of the same people."""
-    parts: dict[str, Bools] = {"auc": np.ones(len(first), dtype=bool)}
-    parts |= {f"auc: {group}": first.group == group for group in np.unique(first.group)}
-    found = {}
-    for key, inside in parts.items():
-        label = first.label[inside]
-        own = auc_influence(label, first.score[inside])
-        other = auc_influence(label, second.score[inside])
-        found[key] = float(((other - own) ** 2).sum())
-    return found
-
-
-def _reasoning_errors(own: pd.DataFrame, new: pd.DataFrame, codes: Ints, new_codes: Ints) -> dict[str, float]:
-    """Standard errors of changes in the mean CEC score and the regimes.
-
-    The same people have the same pairs if they were matched on the same features in the same reference. Otherwise
-    nothing can be subtracted, and the audits are treated as independent.
-    """
-    if codes.shape != new_codes.shape or (codes != new_codes).any():
-        return {}
-    scored = (own["cec"].notna() & new["cec"].notna()).to_numpy()
-    return {
-        key: excess(_column(new, key)[scored], _column(own, key)[scored], codes[scored]).standard_error
-        for key in ("cec", "regime B", "regime D")
-    }
-
-
-def _column(pairs: pd.DataFrame, key: str) -> Floats:
-    if key == "cec":
-        return pairs["cec"].to_numpy(dtype=np.float64)
-    return np.asarray(pairs["regime"] == key.removeprefix("regime "), dtype=np.float64)
-
-
 LEVEL = 0.05
-_CONFIDENCE = 0.95
-_NORMAL_HALF = float(special.ndtri((1 + _CONFIDENCE) / 2))
+_MOVED = "more than noise"
 
 
-@dataclass(frozen=True)
-class Change:
-    """How one metric of an audit differs from that of the base.
+@dataclass(frozen=True, kw_only=True)
+class Change(AuditMetric):
+    """A metric of an audit, and how it differs from that of the base.
 
     Attributes
     ----------
     audit
         Name of the audit that is compared with the base.
-    scale
-        "difference": `change` is value minus base value, 0 if nothing changed. "ratio": value over base value, 1 if
-        nothing changed; the standard error is then that of the logarithm.
+    value, base_value
+        The metric in the audit and in the base.
+    change, low, high, standard_error, df
+        The change with its 95% interval. If `scale` is "difference", it is value minus base value, 0 if nothing
+        changed; if "ratio", value over base value, 1 if nothing changed, and the standard error is that of the
+        logarithm.
     p_value
         Two-sided, for no change.
     p_adjusted
@@ -164,31 +63,46 @@ class Change:
         are several score gaps or inputs, over these. For all others: adjusted among themselves (Holm).
     is_paired
         Whether the standard error is of differences within people.
-    finding
-        The question it helps answer; None for other metrics.
-    unit, groups
-        For score gaps: log-odds or probability, and the group and the one it is compared with.
     """
 
     audit: str
-    key: str
-    part: Part
-    words: str
     base_value: float
-    value: float
-    scale: Scale
     change: float
-    standard_error: float
     low: float
     high: float
-    df: float
     p_value: float
-    p_adjusted: float
+    p_adjusted: float = math.nan
     is_paired: bool
-    note: str = ""
-    finding: FindingKey | None = None
-    unit: str = ""
-    groups: tuple[str, str] | None = None
+
+    @classmethod
+    def of(cls, audit: str, base: AuditMetric, other: AuditMetric, within: float | None) -> Change:
+        """The change of a metric; `within` is the standard error for the same people, None for independent people."""
+        is_log = base.scale == "ratio" and base.value > 0 < other.value
+        moved = math.log(other.value / base.value) if is_log else other.value - base.value
+        error = math.hypot(base.standard_error, other.standard_error) if within is None else within
+        df = _satterthwaite(base, other) if within is None else min(base.df, other.df)
+        note = "; ".join(dict.fromkeys(n for n in (base.note, other.note) if n))
+        if base.unit != other.unit:
+            error, note = math.nan, f"in {base.unit} in one of the audits, in {other.unit} in the other"
+        if not (base.has_error and other.has_error):
+            error, note = math.nan, note or "one of the audits has no standard error for it"
+        if error > ROUNDING:
+            estimate = Estimate.from_error(moved, error, df if math.isfinite(df) else math.inf)
+        elif error <= ROUNDING and abs(moved) <= ROUNDING:
+            estimate = Estimate(moved, moved, moved, p_value=1.0)
+        else:
+            estimate = Estimate(moved)
+        shown = math.exp if base.scale == "ratio" else float
+        return cls(
+            **{**vars(base), "value": other.value, "standard_error": error, "df": df, "note": note},
+            audit=audit,
+            base_value=base.value,
+            change=shown(moved),
+            low=shown(estimate.low),
+            high=shown(estimate.high),
+            p_value=estimate.p_value,
+            is_paired=within is not None,
+        )
 
     @property
     def is_known(self) -> bool:
@@ -201,81 +115,26 @@ class Change:
         if not self.is_known:
             return "not known"
         if self.p_adjusted <= LEVEL:
-            return "more than noise"
+            return _MOVED
         return "within noise" if self.p_value > LEVEL else "not clearly more than noise"
 
     @property
     def sentence(self) -> str:
         """The change in words."""
         if not self.is_known:
-            return f"{_capital(self.words)}: whether it changed is not known ({self.note or 'no standard error'})."
-        size = f"by {decimal(abs(self.change))}" if self.scale == "difference" else f"by a factor of {self.change:.3f}"
-        rose = self.change > (0 if self.scale == "difference" else 1)
-        moved = f"{'rose' if rose else 'fell'} from {decimal(self.base_value)} to {decimal(self.value)}, {size}"
+            return f"{capital(self.words)}: whether it changed is not known ({self.note or 'no standard error'})."
+        is_ratio = self.scale == "ratio"
+        size = f"by a factor of {self.change:.3f}" if is_ratio else f"by {decimal(abs(self.change))}"
+        rose = "rose" if self.change > (1 if is_ratio else 0) else "fell"
+        moved = f"{rose} from {decimal(self.base_value)} to {decimal(self.value)}, {size}"
         moved = moved if self.p_value < 1 or self.value != self.base_value else f"stayed at {decimal(self.value)}"
-        shown = p_value(self.p_adjusted)
-        p = f"p {shown if shown[0] in '<>' else f'= {shown}'}"
-        ending = {
-            "more than noise": f"more than noise ({p}, adjusted)",
-            "within noise": f"within noise ({p}, adjusted)",
-            "not clearly more than noise": f"not clearly more than noise among so many metrics ({p}, adjusted)",
-        }[self.verdict]
-        return f"{_capital(self.words)} {moved}: {ending}."
+        among = " among so many metrics" if self.verdict.startswith("not") else ""
+        return f"{capital(self.words)} {moved}: {self.verdict}{among} ({p_words(self.p_adjusted)}, adjusted)."
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {**vars(self), "groups": self.groups, "verdict": self.verdict, "sentence": self.sentence}
-
-
-def change_of(audit: str, base: AuditMetric, other: AuditMetric, within: float | None) -> Change:
-    """The change of a metric.
-
-    Parameters
-    ----------
-    audit
-        Name of the audit that is compared with the base.
-    base, other
-        The metric in both.
-    within
-        Standard error of the difference for the same people; None for independent people.
-    """
-    is_ratio = base.scale == "ratio"
-    moved = (
-        math.log(other.value / base.value) if is_ratio and base.value > 0 < other.value else other.value - base.value
-    )
-    error = math.hypot(base.standard_error, other.standard_error) if within is None else within
-    df = _satterthwaite(base, other) if within is None else min(base.df, other.df)
-    note = "; ".join(dict.fromkeys(n for n in (base.note, other.note) if n))
-    if base.unit != other.unit:
-        error, note = math.nan, f"in {base.unit} in one of the audits, in {other.unit} in the other"
-    if not (base.has_error and other.has_error):
-        error = math.nan
-        note = note or "one of the audits has no standard error for it"
-    p, half = _test(moved, error, df)
-    low, high = moved - half, moved + half
-    if is_ratio:
-        moved, low, high = math.exp(moved), math.exp(low), math.exp(high)
-    return Change(
-        audit=audit,
-        key=base.key,
-        part=base.part,
-        words=base.words,
-        base_value=base.value,
-        value=other.value,
-        scale=base.scale,
-        change=moved,
-        standard_error=error,
-        low=low,
-        high=high,
-        df=df,
-        p_value=p,
-        p_adjusted=math.nan,
-        is_paired=within is not None,
-        note=note,
-        finding=base.finding,
-        unit=base.unit,
-        groups=base.groups,
-    )
+        data = {name: value for name, value in vars(self).items() if name not in ("influence", "sign")}
+        return {**data, "verdict": self.verdict, "sentence": self.sentence}
 
 
 def _satterthwaite(first: AuditMetric, second: AuditMetric) -> float:
@@ -285,21 +144,7 @@ def _satterthwaite(first: AuditMetric, second: AuditMetric) -> float:
     return (a + b) ** 2 / below if below > 0 else math.inf
 
 
-def _test(moved: float, error: float, df: float) -> tuple[float, float]:
-    """Two-sided p-value of no change, and half the interval."""
-    if math.isnan(moved) or math.isnan(error):
-        return math.nan, math.nan
-    if error <= ROUNDING:
-        return (1.0, 0.0) if abs(moved) <= ROUNDING else (math.nan, math.nan)
-    size = abs(moved) / error
-    if not math.isfinite(df):
-        return float(2 * special.ndtr(-size)), _NORMAL_HALF * error
-    return float(2 * special.stdtr(df, -size)), float(special.stdtrit(df, (1 + _CONFIDENCE) / 2)) * error
-
-
-def _capital(words: str) -> str:
-    return words[:1].upper() + words[1:]
-
+# --- the four questions ---
 
 # Each question, asked about two audits.
 _QUESTIONS: dict[FindingKey, str] = {
@@ -308,8 +153,6 @@ _QUESTIONS: dict[FindingKey, str] = {
     "weighing": "Are the same inputs weighed more, or less, differently?",
     "excess": "Did explanations move farther apart across groups?",
 }
-
-_POWER = 0.8
 _ORDER: dict[Answer, int] = {"yes": 0, "no": 1, "open": 2}
 
 
@@ -334,24 +177,20 @@ class ChangedFinding:
     audit: str
     key: FindingKey
     question: str
-    estimate: float
-    ci: tuple[float, float]
-    unit: str
-    p_value: float
-    p_adjusted: float
-    is_paired: bool
-    answer: Answer
     headline: str
     sentence: str
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return dict(vars(self))
+    p_value: float = math.nan
+    p_adjusted: float = math.nan
+    answer: Answer = "open"
+    estimate: float = math.nan
+    ci: tuple[float, float] = (math.nan, math.nan)
+    unit: str = ""
+    is_paired: bool = False
 
 
 def headline_of(findings: Sequence[ChangedFinding]) -> str:
     """The strongest change in a few words, or a statement that none of the answers changed."""
-    if not any(one.answer != "open" for one in findings):
+    if all(one.answer == "open" for one in findings):
         return "Whether the answers to the four questions changed is not known"
     strongest = findings[0]
     return strongest.headline if strongest.answer == "yes" else "None of the four answers changed by more than noise"
@@ -365,219 +204,140 @@ def changed_findings(changes: Sequence[Change]) -> tuple[tuple[ChangedFinding, .
     within the question, and that of the question. The other metrics are adjusted among themselves, and so are the
     features' parts of the excess.
     """
-    asked = [_Asked.of(audit, key, changes) for audit in dict.fromkeys(c.audit for c in changes) for key in NAMES]
-    overall = holm([one.p_value for one in asked])
+    audits = dict.fromkeys(c.audit for c in changes)
+    asked = {(audit, key): _candidates(changes, audit, key) for audit in audits for key in NAMES}
+    smallest = [min((p for _, p in pairs if not math.isnan(p)), default=math.nan) for pairs in asked.values()]
     p_adjusted: dict[int, float] = {}
     findings = []
-    for one, p in zip(asked, overall.tolist(), strict=True):
-        p_adjusted |= {id(c): max(within, p) for c, within in zip(one.candidates, one.within, strict=True)}
-        findings.append(one.finding(p))
+    for (where, pairs), p, overall in zip(asked.items(), smallest, holm(smallest).tolist(), strict=True):
+        p_adjusted |= {id(c): max(within, overall) for c, within in pairs}
+        findings.append(_finding(*where, pairs, p, overall))
     for is_part in (False, True):
         rest = [c for c in changes if id(c) not in p_adjusted and (c.part == "feature") == is_part]
-        p_adjusted |= {id(c): p for c, p in zip(rest, _adjusted(rest), strict=True)}
-    findings.sort(key=lambda f: (_ORDER[f.answer], _last(f.p_adjusted), -abs(f.estimate) if f.key == "inputs" else 0))
+        p_adjusted |= {id(c): p for c, p in _adjusted(rest)}
+
+    def strength(finding: ChangedFinding) -> tuple[float, ...]:
+        p = math.inf if math.isnan(finding.p_adjusted) else finding.p_adjusted
+        return _ORDER[finding.answer], p, -abs(finding.estimate) if finding.key == "inputs" else 0
+
+    findings.sort(key=strength)
     return tuple(findings), tuple(replace(c, p_adjusted=p_adjusted[id(c)]) for c in changes)
 
 
-def _last(p: float) -> float:
-    return math.inf if math.isnan(p) else p
+def _adjusted(changes: Sequence[Change]) -> list[tuple[Change, float]]:
+    p_values = holm([change.p_value for change in changes]).tolist() if changes else []
+    return list(zip(changes, p_values, strict=True))
 
 
-def _adjusted(changes: Sequence[Change]) -> list[float]:
-    found: list[float] = holm([change.p_value for change in changes]).tolist() if changes else []
-    return found
+def _candidates(changes: Sequence[Change], audit: str, key: FindingKey) -> list[tuple[Change, float]]:
+    """The changes that can answer a question, each with its p-value adjusted for their number."""
+    candidates = [c for c in changes if c.audit == audit and c.finding == key]
+    if key == "score_gap" and not any(c.is_known for c in candidates):
+        # Models that are explained in different units still have probabilities.
+        gaps = [c for c in changes if c.audit == audit and c.part == "score_gap" and c.unit == "probability"]
+        candidates = gaps or candidates
+    return _adjusted(candidates)
 
 
-@dataclass(frozen=True)
-class _Asked:
-    """A question of an audit, the changes that can answer it, and their p-values adjusted for their number."""
-
-    audit: str
-    key: FindingKey
-    candidates: tuple[Change, ...]
-    within: tuple[float, ...]
-
-    @classmethod
-    def of(cls, audit: str, key: FindingKey, changes: Sequence[Change]) -> _Asked:
-        candidates = tuple(c for c in changes if c.audit == audit and c.finding == key)
-        if key == "score_gap" and not any(c.is_known for c in candidates):
-            # Models that are explained in different units still have probabilities.
-            in_probability = (c for c in changes if c.audit == audit and c.part == "score_gap")
-            candidates = tuple(c for c in in_probability if c.unit == "probability") or candidates
-        return cls(audit, key, candidates, tuple(_adjusted(candidates)))
-
-    @property
-    def p_value(self) -> float:
-        """The smallest p-value; NaN if there is none."""
-        return min((p for p in self.within if not math.isnan(p)), default=math.nan)
-
-    @property
-    def strongest(self) -> Change | None:
-        """The largest change that stands out; without one, the change with the smallest p-value."""
-        known = [(p, c) for p, c in zip(self.within, self.candidates, strict=True) if not math.isnan(p)]
-        clear = [c for p, c in known if p <= LEVEL]
-        if clear:
-            return max(clear, key=lambda c: abs(c.change))
-        return min(known, key=lambda one: one[0])[1] if known else None
-
-    def finding(self, p_adjusted: float) -> ChangedFinding:
-        change = self.strongest
-        nan = math.nan
-        if change is None:
-            headline = f"{NAMES[self.key]} not compared"
-            notes = [c.note for c in self.candidates if c.note]
-            reason = notes[0] if notes else "one of the audits has no estimate of it"
-            sentence = f"Whether it changed is not known: {reason}."
-            return self._answered(nan, (nan, nan), "", nan, False, "open", headline, sentence)
-        answer: Answer = "yes" if p_adjusted <= LEVEL else "no"
-        headline, sentence = _WORDS[self.key](change, p_adjusted, answer)
-        ends = (change.low, change.high)
-        return self._answered(
-            change.change, ends, change.unit or "CEC score", p_adjusted, change.is_paired, answer, headline, sentence
-        )
-
-    def _answered(
-        self,
-        estimate: float,
-        ci: tuple[float, float],
-        unit: str,
-        p_adjusted: float,
-        is_paired: bool,
-        answer: Answer,
-        headline: str,
-        sentence: str,
-    ) -> ChangedFinding:
-        return ChangedFinding(
-            audit=self.audit,
-            key=self.key,
-            question=_QUESTIONS[self.key],
-            estimate=estimate,
-            ci=ci,
-            unit=unit,
-            p_value=self.p_value,
-            p_adjusted=p_adjusted,
-            is_paired=is_paired,
-            answer=answer,
-            headline=headline,
-            sentence=sentence,
-        )
-
-
-# --- sentences ---
-
-
-def _sure(change: Change, p_adjusted: float) -> str:
-    return f"95% interval of the change {decimal(change.low)} to {decimal(change.high)}, {_p(p_adjusted)}"
-
-
-def _p(p_adjusted: float) -> str:
-    shown = p_value(p_adjusted)
-    return f"adjusted p {shown if shown[0] in '<>' else f'= {shown}'}"
-
-
-def _detectable(change: Change) -> str:
-    """The size of change that would have been found."""
-    quantile = stats.norm.ppf if not math.isfinite(change.df) else lambda share: stats.t.ppf(share, change.df)
-    size = float(quantile(1 - LEVEL / 2) + quantile(_POWER)) * change.standard_error
-    return f"A change of {decimal(size)} would have been found in 80% of cases; smaller ones may exist."
-
-
-def _from_to(change: Change) -> str:
-    return f"from {decimal(change.base_value)} to {decimal(change.value)}{_unit(change)}"
-
-
-def _unit(change: Change) -> str:
-    return f" {change.unit}" if change.unit else ""
-
-
-def _size_moved(change: Change) -> str:
-    """How the size of something signed changed."""
-    if change.base_value * change.value < 0:
-        return "reversed"
-    return "grew" if abs(change.value) > abs(change.base_value) else "shrank"
-
-
-def _not_found(what: str, change: Change, p_adjusted: float) -> str:
-    if change.standard_error == 0:
-        return f"{what} is the same in both audits: {decimal(change.value)}{_unit(change)}."
-    found = f"{_from_to(change)}; {_sure(change, p_adjusted)}"
-    return f"No evidence was found that {what[:1].lower()}{what[1:]} changed ({found}). {_detectable(change)}"
-
-
-def _score_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str, str]:
-    assert change.groups is not None
-    what = f"The score gap between {change.groups[0]} and {change.groups[1]} at equal finances"
-    if answer == "no":
-        return "No change in the score gap found", _not_found(what, change, p_adjusted)
-    moved = _size_moved(change)
-    return (
-        f"The score gap between {change.groups[0]} and {change.groups[1]} {moved}, by "
-        f"{decimal(abs(change.change))}{_unit(change)}",
-        f"{what} {moved}, {_from_to(change)} ({_sure(change, p_adjusted)}). This does not show why.",
+def _finding(
+    audit: str, key: FindingKey, candidates: Sequence[tuple[Change, float]], p_value: float, p_adjusted: float
+) -> ChangedFinding:
+    known = [(p, c) for c, p in candidates if not math.isnan(p)]
+    if not known:
+        reason = next((c.note for c, _ in candidates if c.note), "one of the audits has no estimate of it")
+        sentence = f"Whether it changed is not known: {reason}."
+        return ChangedFinding(audit, key, _QUESTIONS[key], f"{NAMES[key]} not compared", sentence)
+    # The largest change that stands out; without one, the change with the smallest p-value.
+    clear = [c for p, c in known if p <= LEVEL]
+    change = max(clear, key=lambda c: abs(c.change)) if clear else min(known, key=lambda one: one[0])[1]
+    return ChangedFinding(
+        audit,
+        key,
+        _QUESTIONS[key],
+        *_words(key, change, p_adjusted),
+        p_value,
+        p_adjusted,
+        "yes" if p_adjusted <= LEVEL else "no",
+        change.change,
+        (change.low, change.high),
+        change.unit or "CEC score",
+        change.is_paired,
     )
 
 
-def _input_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str, str]:
-    if answer == "no":
+def _words(key: FindingKey, change: Change, p_adjusted: float) -> tuple[str, str]:
+    """The headline and the sentence of a finding."""
+    unit = f" {change.unit}" if change.unit else ""
+    between = f"between {change.groups[0]} and {change.groups[1]}" if change.groups else ""
+    size = f"{decimal(abs(change.change))}{unit}"
+    from_to = f"from {decimal(change.base_value)} to {decimal(change.value)}{unit}"
+    p = f"adjusted {p_words(p_adjusted)}"
+    sure = f"95% interval of the change {decimal(change.low)} to {decimal(change.high)}, {p}"
+    if p_adjusted > LEVEL and key == "inputs":
         if change.standard_error == 0:
             return "No input's part changed", "Every input's part of the score gap is the same in both audits."
         return (
             "No input's part changed clearly",
             "No single input's part of the score gap was found to have changed; the smallest p-value is that of "
-            f"{change.words} ({_from_to(change)}, {_p(p_adjusted)}).",
+            f"{change.words} ({from_to}, {p}).",
         )
-    moved = _size_moved(change)
-    note = f" ({change.note})" if change.note else ""
+    if p_adjusted > LEVEL:
+        name, what = {
+            "score_gap": ("the score gap", f"the score gap {between} at equal finances"),
+            "weighing": ("weighing", "the difference in how the same inputs are weighed for different groups"),
+            "excess": (
+                "the excess",
+                "the excess, that is, how much farther apart explanations are across groups than within,",
+            ),
+        }[key]
+        same = f"{capital(what)} is the same in both audits: {decimal(change.value)}{unit}."
+        df = change.df if math.isfinite(change.df) else math.inf
+        detectable = decimal(size_found(change.standard_error, df, LEVEL, sides=2))
+        unclear = (
+            f"No evidence was found that {what} changed ({from_to}; {sure}). A change of {detectable} would have been "
+            "found in 80% of cases; smaller ones may exist."
+        )
+        return f"No change in {name} found", same if change.standard_error == 0 else unclear
+    is_larger = change.change > 0
+    moved = "grew" if abs(change.value) > abs(change.base_value) else "shrank"
+    moved = "reversed" if change.base_value * change.value < 0 else moved
+    if key == "score_gap":
+        return (
+            f"The score gap {between} {moved}, by {size}",
+            f"The score gap {between} at equal finances {moved}, {from_to} ({sure}). This does not show why.",
+        )
+    if key == "inputs":
+        note = f" ({change.note})" if change.note else ""
+        return (
+            f"The part of {change.words} in the score gap {moved}, by {size}",
+            f"The largest change runs through {change.words}{note}: its part of the score gap {moved}, {from_to} "
+            f"({sure}). This does not show whether the input has a business reason.",
+        )
+    if key == "weighing":
+        more = "more" if is_larger else "less"
+        return (
+            f"The same inputs are weighed {more} differently, by {size}",
+            f"The same inputs are weighed {more} differently for comparable people of different groups: weighing went "
+            f"{from_to} ({sure}). This does not show which weights are right.",
+        )
+    where = "farther apart" if is_larger else "closer together"
     return (
-        f"The part of {change.words} in the score gap {moved}, by {decimal(abs(change.change))}{_unit(change)}",
-        f"The largest change runs through {change.words}{note}: its part of the score gap {moved}, {_from_to(change)} "
-        f"({_sure(change, p_adjusted)}). This does not show whether the input has a business reason.",
+        f"Explanations moved {where} across groups, by {size}",
+        f"Explanations of comparable people of different groups moved {where}: the excess went {from_to} ({sure}). "
+        "This does not show whether inputs or weights make the difference.",
     )
 
 
-def _weighing_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str, str]:
-    what = "The difference in how the same inputs are weighed for different groups"
-    if answer == "no":
-        return "No change in weighing found", _not_found(what, change, p_adjusted)
-    more = "more" if change.change > 0 else "less"
-    return (
-        f"The same inputs are weighed {more} differently, by {decimal(abs(change.change))}",
-        f"The same inputs are weighed {more} differently for comparable people of different groups: weighing went "
-        f"{_from_to(change)} ({_sure(change, p_adjusted)}). This does not show which weights are right.",
-    )
+# --- the comparison ---
 
-
-def _excess_words(change: Change, p_adjusted: float, answer: Answer) -> tuple[str, str]:
-    what = "The excess, that is, how much farther apart explanations are across groups than within,"
-    if answer == "no":
-        return "No change in the excess found", _not_found(what, change, p_adjusted)
-    moved = "farther apart" if change.change > 0 else "closer together"
-    return (
-        f"Explanations moved {moved} across groups, by {decimal(abs(change.change))}",
-        f"Explanations of comparable people of different groups moved {moved}: the excess went {_from_to(change)} "
-        f"({_sure(change, p_adjusted)}). This does not show whether inputs or weights make the difference.",
-    )
-
-
-_WORDS: dict[FindingKey, Callable[[Change, float, Answer], tuple[str, str]]] = {
-    "score_gap": _score_words,
-    "inputs": _input_words,
-    "weighing": _weighing_words,
-    "excess": _excess_words,
-}
-
-
-COMPARISON_SCHEMA = "evenhand.comparison/2"
-
+_SOMETHING_ELSE = "so every metric of reasoning measures something else"
 # The meaning of a metric depends on these; the other settings only change how finely it is computed.
 _DEFINING = {
-    "financial_features": "people were matched on different features, so every metric of reasoning measures something "
-    "else",
+    "financial_features": f"people were matched on different features, {_SOMETHING_ELSE}",
     "consistency_threshold": "Regimes B and D have a different threshold",
     "max_distance": "different people have a match",
     "groups": "different groups were compared",
-    "attribution": "people were explained with a different method, so every metric of reasoning measures something else"
-    "",
+    "attribution": f"people were explained with a different method, {_SOMETHING_ELSE}",
 }
 _NOTED = {
     "decision_threshold": "decisions have a different threshold, which alone can change rates, gaps and regimes",
@@ -586,8 +346,6 @@ _NOTED = {
     "n_permutations": "attributions were averaged over a different number of orders",
     "sample_weight": "people have different weights, which alone can change every metric",
 }
-
-
 _FINE = 0.01  # error of attributions, as a share of their size, that is too small to mention
 
 
@@ -691,11 +449,11 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Plain data, with a short description of each audit instead of the audits themselves."""
         return {
-            "schema": COMPARISON_SCHEMA,
+            "schema": "evenhand.comparison/2",
             "names": list(self.names),
             "base": self.base,
             "headline": self.headline,
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [dict(vars(finding)) for finding in self.findings],
             "sentences": list(self.sentences),
             "audits": [described(name, self.audits[name]) for name in self.names],
             "metrics": [c.to_dict() for c in self.metrics],
@@ -764,8 +522,8 @@ def compare_audits(
     ...     people = planted.dataset
     ...     return eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
     ...                     financial_features=people.financial_features)
-    >>> found = compare_audits({"spring": audited(0, 0.0), "summer": audited(1, 1.0)})
-    >>> found.findings[0].key, found.findings[0].answer
+    >>> comparison = compare_audits({"spring": audited(0, 0.0), "summer": audited(1, 1.0)})
+    >>> comparison.findings[0].key, comparison.findings[0].answer
     ('weighing', 'yes')
     """
     if not isinstance(audits, Mapping):
@@ -778,19 +536,24 @@ def compare_audits(
     chosen = names[0] if base is None else base
     if chosen not in names:
         raise InvalidInputError(f"`base` must be one of the audits, {listed(list(names), 8)}, got {chosen!r}.")
-    sources = dict(zip(names, (_Source.of(name, audit) for name, audit in audits.items()), strict=True))
+    sources = {name: _Source.of(name, audit) for name, audit in zip(names, audits.values(), strict=True)}
     first = sources[chosen]
     others = [sources[name] for name in names if name != chosen]
     differences = tuple(d for other in others for d in _setting_differences(first, other))
-    _check_settings(differences, allow_different_settings)
+    defining = [d.sentence for d in differences if d.is_defining]
+    if defining and not allow_different_settings:
+        raise InvalidInputError(
+            f"The audits have different settings. {' '.join(defining)} Run the audit again with the same settings, "
+            "or compare anyway with `allow_different_settings=True`."
+        )
     changes: list[Change] = []
     pairings: list[Pairing] = []
     for other in others:
-        found = _changes(first, other, is_same=_is_same(first, other, same_people))
-        pairings.append(_pairing(first, other, found, same_people))
-        changes += found
+        is_same = _is_same(first, other, same_people)
+        own = _changes(first, other, is_same=bool(is_same))
+        pairings.append(_pairing(first, other, own, is_same))
+        changes += own
     findings, adjusted = changed_findings(changes)
-    reservations = tuple(_reservations(first, others, differences))
     for difference in differences:
         warn_caller(difference.sentence)
     return Comparison(
@@ -803,115 +566,77 @@ def compare_audits(
         features=tuple(c for c in adjusted if c.part == "feature"),
         differences=differences,
         pairings=tuple(pairings),
-        warnings=reservations,
+        warnings=tuple(_reservations(first, others, differences)),
     )
 
 
 # --- what was given ---
 
 
-def _lacks_people(data: Mapping[str, Any]) -> bool:
-    """Whether an audit has no labels, decisions or probabilities with which people could be compared one by one."""
-    scope = data.get("scope")
-    if scope is None:
-        return False
-    return not (scope["has_labels"] and scope["has_decisions"] and scope["outcome"] == "score")
-
-
 @dataclass(frozen=True, eq=False)
 class _Source:
+    """An audit that is compared, with its pairs where people can be compared one by one."""
+
     name: str
     data: Mapping[str, Any]
     pairs: pd.DataFrame | None
 
     @classmethod
-    def of(cls, name: object, audit: Audit) -> _Source:
+    def of(cls, name: str, audit: Audit) -> _Source:
         data = summary_of(name, audit)
-        if _lacks_people(data) or "weighting" in data:
-            return cls(str(name), data, None)  # changes within people require equal weights
-        if isinstance(audit, AuditResult):
-            return cls(str(name), data, sorted_pairs(audit.pairs))
-        pairs = None if isinstance(audit, Mapping) else pairs_beside(audit, data)
-        return cls(str(name), data, None if pairs is None else sorted_pairs(pairs))
+        scope = data.get("scope") or {"has_labels": True, "has_decisions": True, "outcome": "score"}
+        has_people = scope["has_labels"] and scope["has_decisions"] and scope["outcome"] == "score"
+        pairs = None
+        if has_people and "weighting" not in data:  # changes within people require equal weights
+            if isinstance(audit, AuditResult):
+                pairs = audit.pairs
+            elif not isinstance(audit, Mapping):
+                pairs = pairs_beside(audit, data)
+        return cls(name, data, None if pairs is None else sorted_pairs(pairs))
 
     @property
-    def financial_features(self) -> list[str]:
-        return sorted(self.data["settings"]["financial_features"])
-
-    @property
-    def influences(self) -> Influences:
-        return Influences.from_dict(self.data.get("influences", {}))
-
-    @property
-    def groups(self) -> list[str]:
-        return sorted(self.data["data"]["groups"])
-
-
-def _weights(source: _Source) -> str | None:
-    return "given" if "weighting" in source.data else None
-
-
-def _is_finely_integrated(source: _Source) -> bool:
-    """Whether an audit reports that its attributions are close to the integral, in any number of steps."""
-    error = source.data["data"].get("integration_error")
-    return error is not None and error <= _FINE
+    def settings(self) -> dict[str, Any]:
+        """Settings, and what else defines metrics."""
+        weights = "given" if "weighting" in self.data else None
+        return {**self.data["settings"], "groups": list(self.data["data"]["groups"]), "sample_weight": weights}
 
 
 def _setting_differences(base: _Source, other: _Source) -> list[SettingDifference]:
-    ours, theirs = (
-        {**source.data["settings"], "groups": source.groups, "sample_weight": _weights(source)}
-        for source in (base, other)
-    )
-    found = []
-    is_fine = _is_finely_integrated(base) and _is_finely_integrated(other)
-    for setting, consequence in (_DEFINING | _NOTED).items():
-        if setting not in ours or setting not in theirs:
-            continue  # one of the audits is older than the setting
-        if setting == "n_steps" and is_fine:
-            continue  # each network has as many as it needs
-        own, value = comparable(ours[setting]), comparable(theirs[setting])
-        if own != value:
-            found.append(SettingDifference(other.name, setting, own, value, consequence, setting in _DEFINING))
-    return found
+    # A network has as many steps as it needs to be close to the integral.
+    errors = [source.data["data"].get("integration_error") for source in (base, other)]
+    is_fine = all(error is not None and error <= _FINE for error in errors)
+    consequences = {name: words for name, words in (_DEFINING | _NOTED).items() if name != "n_steps" or not is_fine}
+    return [
+        SettingDifference(other.name, name, own, value, consequences[name], name in _DEFINING)
+        for name, own, value in changed_settings(base.settings, other.settings, consequences)
+    ]
 
 
-def _check_settings(differences: Sequence[SettingDifference], allow: bool) -> None:
-    defining = [d.sentence for d in differences if d.is_defining]
-    if defining and not allow:
-        raise InvalidInputError(
-            f"The audits have different settings. {' '.join(defining)} Run the audit again with the same settings, "
-            "or compare anyway with `allow_different_settings=True`."
-        )
-
-
-def _is_same(base: _Source, other: _Source, same_people: bool | None) -> bool:
-    """Whether two audits are treated as audits of the same people."""
-    found = is_same_people(base.data["data"], other.data["data"])
-    if same_people and found is False:
+def _is_same(base: _Source, other: _Source, same_people: bool | None) -> bool | None:
+    """Whether two audits are treated as audits of the same people; None if that is not known."""
+    is_same = is_same_people(base.data["data"], other.data["data"])
+    if same_people and is_same is False:
         raise InvalidInputError(
             f"`same_people=True`, but {base.name} and {other.name} differ in the number, labels, groups or features of "
             "their people: give audits of the same people, or leave `same_people` out."
         )
-    return bool(found) if same_people is None else same_people
+    return is_same if same_people is None else same_people
 
 
-def _pairing(base: _Source, other: _Source, changes: Sequence[Change], same_people: bool | None) -> Pairing:
+def _pairing(base: _Source, other: _Source, changes: Sequence[Change], is_same: bool | None) -> Pairing:
     """What is known about the people, in words."""
     answers = {c.is_paired for c in changes if c.finding is not None}
     decisions = {c.is_paired for c in changes if c.part == "outcome"}
-    if True in answers | decisions:
-        words = _WITHIN_PEOPLE if answers <= {True} and decisions <= {True} else _SOME_WITHIN_PEOPLE
-        words = _ANSWERS_WITHIN_PEOPLE if True in answers and True not in decisions else words
-    elif _is_same(base, other, same_people):
-        words = _SAME_PEOPLE_IN_FILES
-    elif same_people is None and is_same_people(base.data["data"], other.data["data"]) is None:
-        words = _UNKNOWN_PEOPLE
+    is_paired = True in answers | decisions
+    if not is_paired:
+        words = {True: _SAME_PEOPLE_IN_FILES, False: _DIFFERENT_PEOPLE, None: _UNKNOWN_PEOPLE}[is_same]
+    elif True not in decisions:
+        words = _ANSWERS_WITHIN_PEOPLE
     else:
-        words = _DIFFERENT_PEOPLE
-    return Pairing(other.name, True in answers | decisions, words.format(f"{other.name} and {base.name}"))
+        words = _WITHIN_PEOPLE if False not in answers | decisions else _SOME_WITHIN_PEOPLE
+    return Pairing(other.name, is_paired, words.format(f"{other.name} and {base.name}"))
 
 
-_MOVED = "more than noise"
 _WITHIN_PEOPLE = "{} are of the same people: changes are computed within people."
 _ANSWERS_WITHIN_PEOPLE = (
     "{} are of the same people: the answers to the four questions are compared within people. Rates and the AUC are "
@@ -954,14 +679,11 @@ def _reservations(base: _Source, others: Sequence[_Source], differences: Sequenc
 def _changes(base: _Source, other: _Source, *, is_same: bool) -> list[Change]:
     """Changes of every metric in both audits, and of the inputs in either."""
     reference = base.data["outcome"]["approvals"]["reference"]
-    reference = reference if reference in other.groups else None
-    ours = audit_metrics(base.data, reference, base.pairs)
-    theirs = audit_metrics(other.data, reference, other.pairs)
-    ours, theirs = _with_inputs(ours, theirs, base.name), _with_inputs(theirs, ours, other.name)
+    reference = reference if reference in other.data["data"]["groups"] else None
+    own, new = (audit_metrics(source.data, reference, source.pairs) for source in (base, other))
+    ours, theirs = _with_inputs(own, new, base.name), _with_inputs(new, own, other.name)
     within = _errors_within(base, other, ours, theirs) if is_same else {}
-    return [
-        change_of(other.name, metric, theirs[key], within.get(key)) for key, metric in ours.items() if key in theirs
-    ]
+    return [Change.of(other.name, ours[key], theirs[key], within.get(key)) for key in ours if key in theirs]
 
 
 def _with_inputs(
@@ -969,10 +691,9 @@ def _with_inputs(
 ) -> dict[str, AuditMetric]:
     """The metrics, with a part of 0 in the score gap for each input that only the other model has."""
     known = {metric.groups for metric in metrics.values() if metric.part == "inputs"}
+    nothing: dict[str, Any] = {"value": 0.0, "standard_error": 0.0, "df": math.inf, "influence": None}
     absent = {
-        key: replace(
-            metric, value=0.0, standard_error=0.0, df=math.inf, influence=None, note=f"{name} does not have this input"
-        )
+        key: replace(metric, **nothing, note=f"{name} does not have this input")
         for key, metric in others.items()
         if metric.part == "inputs" and key not in metrics and metric.groups in known
     }
@@ -983,18 +704,94 @@ def _errors_within(
     base: _Source, other: _Source, ours: Mapping[str, AuditMetric], theirs: Mapping[str, AuditMetric]
 ) -> dict[str, float]:
     """Standard errors of changes for the same people, by key of the metric, for the metrics that allow it."""
-    own, new = base.influences, other.influences
-    found: dict[str, float] = {}
+    own, new = (Influences.from_dict(source.data.get("influences", {})) for source in (base, other))
+    within: dict[str, float] = {}
     # Buckets depend on finances, so different financial features give different buckets for the same people.
-    is_kept = bool(own.columns and new.columns) and base.financial_features == other.financial_features
+    differ = list(changed_settings(base.settings, other.settings, ["financial_features"]))
+    is_kept = bool(own.columns and new.columns) and not differ
     for key in (key for key in ours if key in theirs and is_kept):
         errors = ours[key].standard_error, theirs[key].standard_error
         first, second = own.on(ours[key].influence, ours[key].sign), new.on(theirs[key].influence, theirs[key].sign)
         if 0 in errors:
-            found[key] = math.hypot(*errors)  # a constant is uncorrelated with everything
+            within[key] = math.hypot(*errors)  # a constant is uncorrelated with everything
         elif first is not None and second is not None:
-            found[key] = standard_error_of_difference(*errors, first, second)
+            within[key] = standard_error_of_difference(*errors, first, second)
     if base.pairs is not None and other.pairs is not None:
         reference = base.data["outcome"]["approvals"]["reference"]
-        found |= errors_within_people(base.pairs, other.pairs, reference, base.data, other.data)
-    return found
+        within |= errors_within_people(base.pairs, other.pairs, reference, base.data, other.data)
+    return within
+
+
+def errors_within_people(
+    own: pd.DataFrame, new: pd.DataFrame, reference: str, own_data: Mapping[str, Any], new_data: Mapping[str, Any]
+) -> dict[str, float]:
+    """Standard errors of changes in decisions, the AUC and CEC scores for the same people, by key of the metric.
+
+    Parameters
+    ----------
+    own, new
+        Pairs of both audits, as `sorted_pairs` orders them.
+    reference
+        The group that the others are compared with.
+    own_data, new_data
+        Summaries of both.
+
+    Returns
+    -------
+    Empty if the people of the two tables are in a different order: decisions cannot be matched up then. Without CEC
+    scores and regimes if people have different matches.
+    """
+    first, second = people_of(own_data, own), people_of(new_data, new)
+    label, group = first.label, first.group
+    if len(label) != len(second.label) or (label != second.label).any() or (group != second.group).any():
+        return {}
+
+    def variance(inside: Bools) -> float:
+        return _paired_variance(first.decision[inside], second.decision[inside])
+
+    everyone = np.ones(len(label), dtype=bool)
+    in_group = {name: group == name for name in np.unique(group).tolist()}
+    correct = [(people.decision == label).astype(np.int64) for people in (first, second)]
+    variances = {"accuracy": _paired_variance(*correct), "positive rate": variance(everyone)}
+    rates = {"positive rate": everyone, "true positive rate": label == 1, "false positive rate": label == 0}
+    for rate, counted in rates.items():
+        of_group = {name: variance(counted & inside) for name, inside in in_group.items()}
+        for name in of_group:
+            variances[f"{rate}: {name}"] = of_group[name]
+            variances[f"gap: {rate}, {name} minus {reference}"] = of_group[name] + of_group[reference]
+    logs = {n: _paired_log_variance(first.decision[inside], second.decision[inside]) for n, inside in in_group.items()}
+    for name in in_group:
+        variances[f"ratio: approval ratio, {name} over {reference}"] = logs[name] + logs[reference]
+    for key, inside in {"auc": everyone, **{f"auc: {name}": inside for name, inside in in_group.items()}}.items():
+        # DeLong's variance of the difference of two areas of the same people.
+        one, two = (auc_influence(label[inside], people.score[inside]) for people in (first, second))
+        variances[key] = float(((two - one) ** 2).sum())
+    errors = {key: math.sqrt(value) for key, value in variances.items()}
+    codes, new_codes = pair_codes(own_data, own), pair_codes(new_data, new)
+    # People matched on the same features in the same reference have the same pairs; others cannot be subtracted.
+    if codes.shape == new_codes.shape and (codes == new_codes).all():
+        scored = (own["cec"].notna() & new["cec"].notna()).to_numpy()
+        before, after = pair_columns(own[scored]), pair_columns(new[scored])
+        errors |= {key: excess(after[key], before[key], codes[scored]).standard_error for key in before}
+    return errors
+
+
+def _paired_variance(first: Ints, second: Ints, scale: tuple[float, float] = (1, 1)) -> float:
+    """Variance of the difference of two shares of the same people (Agresti and Min 2005).
+
+    Half a person is added to each of the four combinations, so that decisions that all agree still vary. `scale`
+    multiplies the two shares.
+    """
+    if not len(first):
+        return math.nan
+    counts = np.bincount(first * 2 + second, minlength=4) + 0.5
+    value = np.array([0, scale[1], -scale[0], scale[1] - scale[0]])
+    n = counts.sum()
+    mean = counts @ value / n
+    return float((counts @ value**2 / n - mean**2) / n)
+
+
+def _paired_log_variance(first: Ints, second: Ints) -> float:
+    """The same for the difference of the logarithms of the shares."""
+    before, after = ((float(decision.sum()) + 0.5) / (len(decision) + 1) for decision in (first, second))
+    return _paired_variance(first, second, (1 / before, 1 / after))

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.arrays import Floats
+from evenhand.arrays import Floats, Ints
 from evenhand.auditing.direction import own_score
 from evenhand.auditing.sections import SECTIONS
 from evenhand.auditing.sections.evidence import excess_metric
@@ -59,20 +59,9 @@ def audit_metrics(
     if chosen not in groups:
         raise InvalidInputError(f"`reference` must be a group of the audit, {listed(groups, 8)}, got {chosen!r}.")
     metrics = {metric.key: metric for section in SECTIONS for metric in section.metrics(data, chosen)}
-    return metrics if pairs is None else metrics | _from_people(data, sorted_pairs(pairs), metrics)
-
-
-@dataclass(frozen=True, eq=False)
-class People:
-    """Label, group, score and decision of every audited person, in the order of the audited table."""
-
-    label: NDArray[np.int64]
-    group: NDArray[np.str_]
-    score: Floats
-    decision: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.label)
+    if pairs is not None:
+        metrics |= {metric.key: metric for metric in _from_people(data, sorted_pairs(pairs), metrics)}
+    return metrics
 
 
 def sorted_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
@@ -81,43 +70,47 @@ def sorted_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
     return pairs.iloc[np.lexsort((names.to_numpy(dtype=str), pairs["person"].to_numpy()))].reset_index(drop=True)
 
 
+class People(NamedTuple):
+    """Label, group, score and decision of every audited person, in the order of the audited table."""
+
+    label: Ints
+    group: NDArray[np.str_]
+    score: Floats
+    decision: Ints
+
+
 def people_of(data: Mapping[str, Any], pairs: pd.DataFrame) -> People:
     """The people of an audit's pairs, matched or not; scores refer to the favorable outcome."""
     rows = pairs.drop_duplicates("person").sort_values("person")
-    return People(
-        label=rows["label"].to_numpy(dtype=np.int64),
-        group=rows["group"].to_numpy(dtype=str),
-        score=own_score(
-            rows["score"].to_numpy(dtype=np.float64), data["settings"]["favorable"], data["settings"].get("unit")
-        ),
-        decision=rows["decision"].to_numpy(dtype=np.int64),
-    )
+    settings = data["settings"]
+    score = own_score(rows["score"].to_numpy(dtype=np.float64), settings["favorable"], settings.get("unit"))
+    label, decision = (rows[name].to_numpy(dtype=np.int64) for name in ("label", "decision"))
+    return People(label, rows["group"].to_numpy(dtype=str), score, decision)
 
 
-def pair_codes(data: Mapping[str, Any], pairs: pd.DataFrame) -> NDArray[np.int64]:
+def pair_codes(data: Mapping[str, Any], pairs: pd.DataFrame) -> Ints:
     """The two people of every pair as codes, of shape (n_pairs, 2); those of the reference follow the audited."""
-    person = pairs["person"].to_numpy(dtype=np.int64)
-    match = pairs["match"].to_numpy(dtype=np.int64)
+    person, match = (pairs[name].to_numpy(dtype=np.int64) for name in ("person", "match"))
     shift = 0 if data["data"]["n_reference"] is None else int(person.max(initial=-1)) + 1
     return np.column_stack([person, match + shift])
 
 
+def pair_columns(pairs: pd.DataFrame) -> dict[str, Floats]:
+    """The CEC score of each pair, and whether it is in Regime B and D, by key of the metric."""
+    regimes = {f"regime {name}": (pairs["regime"] == name).to_numpy(dtype=np.float64) for name in ("B", "D")}
+    return {"cec": pairs["cec"].to_numpy(dtype=np.float64), **regimes}
+
+
 def _from_people(
     data: Mapping[str, Any], pairs: pd.DataFrame, metrics: Mapping[str, AuditMetric]
-) -> dict[str, AuditMetric]:
+) -> Iterator[AuditMetric]:
     people = people_of(data, pairs)
-    influence = auc_influence(people.label, people.score)
-    error = float(np.sqrt((influence**2).sum()))
-    found = [replace(metrics["auc"], standard_error=error)]
+    error = float(np.sqrt((auc_influence(people.label, people.score) ** 2).sum()))
+    yield replace(metrics["auc"], standard_error=error)
     scored = pairs["cec"].notna().to_numpy()
     codes = pair_codes(data, pairs)[scored]
-    table = pairs[scored]
-    columns = {"cec": ("CEC score, mean", table["cec"].to_numpy(dtype=np.float64))}
-    for regime in ("B", "D"):
-        values = (table["regime"] == regime).to_numpy(dtype=np.float64)
-        columns[f"regime {regime}"] = (f"regime {regime}, share", values)
-    for key, (words, values) in columns.items():
+    for key, values in pair_columns(pairs[scored]).items():
         # Weighting people equally is weighting pairs equally if everyone has the same number of pairs.
         estimate = excess(values, np.zeros(len(values)), codes)
-        found.append(excess_metric(key, "excess", words, asdict(estimate)))
-    return {metric.key: metric for metric in found}
+        words = "CEC score, mean" if key == "cec" else f"{key}, share"
+        yield excess_metric(key, "excess", words, asdict(estimate))

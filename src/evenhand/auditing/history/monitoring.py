@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,18 +15,18 @@ from scipy import special
 from scipy.optimize import brentq
 
 from evenhand.auditing.history.metrics import audit_metrics
-from evenhand.auditing.history.records import Audit, History, comparable, described, history_of, setting_words
+from evenhand.auditing.history.records import Audit, History, changed_settings, described, history_of, setting_words
 from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.estimate import normal_quantile
 from evenhand.metrics.excess import ROUNDING
-from evenhand.report.formatting import listed
+from evenhand.report.formatting import capital, listed
 from evenhand.report.history import monitoring_page
 from evenhand.report.section import AuditMetric, Part
 from evenhand.system.files import write_atomically
 
 _SLACK = 0.5  # the CUSUM is tuned to drifts of one standard error
 _STATES = 160
-_CONFIDENCE = 0.95
 _DEFINING = ("financial_features", "attribution", "consistency_threshold", "max_distance", "decision_threshold")
 
 
@@ -47,16 +48,16 @@ class TrendPoint:
     """
 
     audit: str
-    value: float
-    standard_error: float
-    low: float
-    high: float
-    expected: float
-    limit_low: float
-    limit_high: float
-    z: float
-    cusum_high: float
-    cusum_low: float
+    value: float = math.nan
+    standard_error: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    expected: float = math.nan
+    limit_low: float = math.nan
+    limit_high: float = math.nan
+    z: float = math.nan
+    cusum_high: float = math.nan
+    cusum_low: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -81,16 +82,16 @@ class Departure:
     @property
     def sentence(self) -> str:
         """The departure in words."""
-        how = (
-            "in one audit alone"
-            if self.rule == "single"
-            else "by drift, which seems to have started with that audit"
-            if self.began == self.audit
-            else f"by drift that seems to have started with {self.began}"
-        )
-        return (
-            f"{self.words[:1].upper()}{self.words[1:]} departed from its past {self.direction} at {self.audit}, {how}."
-        )
+        how = {
+            ("single", True): "in one audit alone",
+            ("drift", True): "by drift, which seems to have started with that audit",
+            ("drift", False): f"by drift that seems to have started with {self.began}",
+        }[self.rule, self.began == self.audit]
+        return f"{capital(self.words)} departed from its past {self.direction} at {self.audit}, {how}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data."""
+        return {**asdict(self), "sentence": self.sentence}
 
 
 @dataclass(frozen=True)
@@ -133,8 +134,8 @@ class Monitoring:
     def departures(self) -> tuple[Departure, ...]:
         """The departures, earliest first."""
         place = {audit.name: k for k, audit in enumerate(self.history.audits)}
-        found = [trend.departure for trend in self.trends if trend.departure is not None]
-        return tuple(sorted(found, key=lambda departure: place[departure.audit]))
+        departures = (trend.departure for trend in self.trends if trend.departure is not None)
+        return tuple(sorted(departures, key=lambda departure: place[departure.audit]))
 
     @property
     def sentences(self) -> tuple[str, ...]:
@@ -156,10 +157,8 @@ class Monitoring:
             "false_alarm_rate": self.false_alarm_rate,
             "single_limit": self.single_limit,
             "cusum_limit": self.cusum_limit,
-            "trends": [
-                {**asdict(t), "departure": None if t.departure is None else _plain(t.departure)} for t in self.trends
-            ],
-            "departures": [_plain(departure) for departure in self.departures],
+            "trends": [{**asdict(t), "departure": t.departure and t.departure.to_dict()} for t in self.trends],
+            "departures": [departure.to_dict() for departure in self.departures],
             "skipped": list(self.history.skipped),
             "warnings": list(self.warnings),
         }
@@ -172,10 +171,6 @@ class Monitoring:
         """Write the history as one HTML file that needs no network, completely or not at all."""
         with write_atomically(path) as temporary:
             temporary.write_text(monitoring_page(self.to_dict()), encoding="utf-8")
-
-
-def _plain(departure: Departure) -> dict[str, Any]:
-    return {**asdict(departure), "sentence": departure.sentence}
 
 
 def monitor(
@@ -229,35 +224,25 @@ def monitor(
         raise InvalidInputError(f"`false_alarm_rate` must lie strictly between 0 and 1, got {false_alarm_rate}.")
     history = history_of(history)
     names = [audit.name for audit in history.audits]
-    groups = [set(audit.data["data"]["groups"]) for audit in history.audits]
-    common = set.intersection(*groups)
+    common = set.intersection(*(set(audit.data["data"]["groups"]) for audit in history.audits))
     own = history.audits[0].data["outcome"]["approvals"]["reference"]
-    reference = own if own in common else (sorted(common)[0] if common else None)
+    reference = own if own in common else min(common, default=None)
     tables = [audit_metrics(audit.data, reference) for audit in history.audits]
-    keys = [key for key in dict.fromkeys(key for table in tables for key in table) if not key.startswith("feature: ")]
-    series = {key: _in_one_unit([table.get(key) for table in tables]) for key in keys}
-    series = {key: s for key, s in series.items() if sum(f is not None and f.has_error for f in s) >= 2}
-    monitored = [key for key in series if _is_monitored(_known(series[key]))]
+    first: dict[str, AuditMetric] = {}
+    for table in tables:
+        first |= {key: metric for key, metric in table.items() if key not in first and metric.part != "feature"}
+    # Missing for audits that have no standard error, or whose model is explained in a different unit.
+    series = {
+        key: [m if (m := table.get(key)) and m.has_error and m.unit == first[key].unit else None for table in tables]
+        for key in first
+    }
+    series = {key: metrics for key, metrics in series.items() if sum(metric is not None for metric in metrics) >= 2}
+    monitored = [key for key in series if first[key].finding or key == "auc" or key.startswith("gap: ")]
     n_tests = max(len(names) - 1, 1)
     share = false_alarm_rate / max(len(monitored), 1) / 2
-    single, drift = single_limit(share, n_tests), cusum_limit(share, n_tests)
-    trends = tuple(_trend(s, names, single, drift, key in monitored) for key, s in series.items())
-    return Monitoring(history, trends, false_alarm_rate, single, drift, tuple(_reservations(history, common)))
-
-
-def _is_monitored(metric: AuditMetric) -> bool:
-    return metric.finding is not None or metric.key == "auc" or metric.key.startswith("gap: ")
-
-
-def _in_one_unit(metrics: Sequence[AuditMetric | None]) -> list[AuditMetric | None]:
-    """The metric in the unit of the first audit; missing for audits whose model is explained in a different unit."""
-    unit = _known(metrics).unit
-    return [metric if metric is not None and metric.unit == unit else None for metric in metrics]
-
-
-def _known(metrics: Sequence[AuditMetric | None]) -> AuditMetric:
-    """The metric in the first audit that has it."""
-    return next(metric for metric in metrics if metric is not None)
+    limits = single_limit(share, n_tests), cusum_limit(share, n_tests)
+    trends = tuple(_trend(first[key], s, names, *limits, key in monitored) for key, s in series.items())
+    return Monitoring(history, trends, false_alarm_rate, *limits, tuple(_reservations(history, common)))
 
 
 def single_limit(rate: float, n_tests: int) -> float:
@@ -308,18 +293,24 @@ def _crossing_chance(limit: float, n_tests: int) -> float:
 
 
 def _trend(
-    metrics: Sequence[AuditMetric | None], names: Sequence[str], single: float, drift: float, is_monitored: bool
+    known: AuditMetric,
+    metrics: Sequence[AuditMetric | None],
+    names: Sequence[str],
+    single: float,
+    drift: float,
+    is_monitored: bool,
 ) -> Trend:
-    known = _known(metrics)
+    # Inputs appear next to other metrics.
+    words = f"part of {known.words} in the score gap" if known.part == "inputs" else known.words
     is_ratio = known.scale == "ratio"
-    z_interval = float(special.ndtri((1 + _CONFIDENCE) / 2))
+    shown = math.exp if is_ratio else float
     points: list[TrendPoint] = []
     departure: Departure | None = None
     precision = total = high = low = 0.0
     rose = fell = 0  # where the current climb of each CUSUM started
     for place, (name, metric) in enumerate(zip(names, metrics, strict=True)):
-        if metric is None or not metric.has_error:
-            points.append(_missing(name))
+        if metric is None:
+            points.append(TrendPoint(name))
             continue
         value = math.log(metric.value) if is_ratio else metric.value
         error = max(metric.standard_error, ROUNDING)
@@ -330,41 +321,18 @@ def _trend(
             z, limit = _normal(value - expected, spread, metric.df), single * spread
             rose, fell = (place if high == 0 else rose), (place if low == 0 else fell)
             high, low = max(0.0, high + z - _SLACK), max(0.0, low - z - _SLACK)
-        half = z_interval * error
-        shown = math.exp if is_ratio else float
-        points.append(
-            TrendPoint(
-                audit=name,
-                value=metric.value,
-                standard_error=metric.standard_error,
-                low=shown(value - half),
-                high=shown(value + half),
-                expected=shown(expected),
-                limit_low=shown(expected - limit),
-                limit_high=shown(expected + limit),
-                z=z,
-                cusum_high=high,
-                cusum_low=low,
-            )
-        )
+        half = normal_quantile(0.95) * error
+        ends = (value - half, value + half, expected, expected - limit, expected + limit)
+        points.append(TrendPoint(name, metric.value, metric.standard_error, *map(shown, ends), z, high, low))
         if is_monitored and departure is None and (abs(z) > single or max(high, low) > drift):
             rule = "single" if abs(z) > single else "drift"
             is_up = z > 0 if rule == "single" else high > low
             began = names[place if rule == "single" else rose if is_up else fell]
-            departure = Departure(known.key, _words(known), name, rule, began, "upwards" if is_up else "downwards")
+            departure = Departure(known.key, words, name, rule, began, "upwards" if is_up else "downwards")
         if departure is None:
             precision += error**-2
             total += value * error**-2
-    return Trend(known.key, known.part, _words(known), known.scale, is_monitored, tuple(points), departure)
-
-
-def _words(metric: AuditMetric) -> str:
-    """The name of a metric in a history, in which inputs appear next to other metrics."""
-    return f"part of {metric.words} in the score gap" if metric.part == "inputs" else metric.words
-
-
-def _missing(audit: str) -> TrendPoint:
-    return TrendPoint(audit, *(math.nan for _ in fields(TrendPoint)[1:]))
+    return Trend(known.key, known.part, words, known.scale, is_monitored, tuple(points), departure)
 
 
 def _normal(deviation: float, spread: float, df: float) -> float:
@@ -376,24 +344,18 @@ def _normal(deviation: float, spread: float, df: float) -> float:
     return math.copysign(-float(special.ndtri(max(special.stdtr(df, -abs(ratio)), 1e-300))), ratio)
 
 
-def _reservations(history: History, common: set[str]) -> list[str]:
-    found = list(history.skipped)
-    first = history.audits[0]
-    for before, after in zip(history.audits[:-1], history.audits[1:], strict=True):
-        for setting in _DEFINING:
-            one, two = (comparable(audit.data["settings"].get(setting)) for audit in (before, after))
-            if one != two:
-                found.append(
-                    f"{setting} changed at {after.name}, from {setting_words(one)} to {setting_words(two)}: this alone "
-                    "may make metrics before and after differ."
-                )
-    if any(set(audit.data["data"]["groups"]) != set(first.data["data"]["groups"]) for audit in history.audits):
-        found.append(
-            f"The audits do not all have the same groups; these are in all of them: {listed(sorted(common), 8)}."
-        )
+def _reservations(history: History, common: set[str]) -> Iterator[str]:
+    yield from history.skipped
+    for before, after in pairwise(history.audits):
+        for name, own, value in changed_settings(before.data["settings"], after.data["settings"], _DEFINING):
+            yield (
+                f"{name} changed at {after.name}, from {setting_words(own)} to {setting_words(value)}: this alone may "
+                "make metrics before and after differ."
+            )
+    if any(set(audit.data["data"]["groups"]) != common for audit in history.audits):
+        yield f"The audits do not all have the same groups; these are in all of them: {listed(sorted(common), 8)}."
     if history.ordered_by == "name" and len(history) > 1:
-        found.append("Not every file records when it was made, so the audits are ordered by name.")
+        yield "Not every file records when it was made, so the audits are ordered by name."
     without = [audit.name for audit in history.audits if audit.data["evidence"] is None]
     if without:
-        found.append(f"Audited without evidence, so the four questions were not asked: {listed(without, 8)}.")
-    return found
+        yield f"Audited without evidence, so the four questions were not asked: {listed(without, 8)}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sections import load_schema
-from evenhand.auditing.summary import SCHEMA
+from evenhand.auditing.summary import SCHEMA, upgraded
 from evenhand.exceptions import DataFileError, InvalidTypeError
 from evenhand.report.formatting import listed
 from evenhand.report.schema import first_fault
@@ -74,21 +74,17 @@ class _OtherVersionError(DataFileError):
     """An audit in a different version of the format: complete, but its metrics may have a different meaning."""
 
 
-def read_audit(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read what `AuditResult.to_json` wrote.
+def read_audit(path: str | os.PathLike[str], name: str = "") -> dict[str, Any]:
+    """Read what `AuditResult.to_json` wrote; `name` is that of the file in messages, by default its path.
 
     Raises
     ------
     DataFileError
         If the file cannot be read, is not JSON, is not an audit, or has a different version of the format.
     """
-    return _read(Path(path), str(path))
-
-
-def _read(path: Path, file: str) -> dict[str, Any]:
-    """The audit at `path`, called `file` in messages."""
+    file = name or str(path)
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = upgraded(json.loads(Path(path).read_text(encoding="utf-8")))
     except OSError as error:
         raise DataFileError(f"{file} cannot be read ({error.strerror}): give a file written by to_json.") from error
     except (ValueError, RecursionError) as error:
@@ -107,31 +103,31 @@ def _read(path: Path, file: str) -> dict[str, Any]:
     fault = first_fault({name: value for name, value in data.items() if name != "created"}, load_schema())
     if fault:
         raise DataFileError(f"{file} is an audit that was cut or edited ({fault}): write it again with to_json.")
-    found: dict[str, Any] = data
-    return found
+    return dict(data)
 
 
 def pairs_beside(path: str | os.PathLike[str], summary: Mapping[str, Any]) -> pd.DataFrame | None:
     """The pairs that `evenhand audit` wrote next to an `audit.json`; None if there are none, or not of this audit."""
     file = Path(path)
-    found = [file.parent / name for name in ("pairs.parquet", "pairs")] if file.name == "audit.json" else []
-    for pairs in (place for place in found if place.exists()):
-        files = sorted(pairs.glob("*.parquet")) if pairs.is_dir() else [pairs]
-        try:
-            if sum(pq.read_metadata(part).num_rows for part in files) > _MOST_PAIRS:
-                return None
-            table = pd.concat([pd.read_parquet(part, columns=_PAIR_COLUMNS) for part in files], ignore_index=True)
-        except (OSError, ValueError, pa.ArrowException):
+    places = [file.parent / name for name in ("pairs.parquet", "pairs")] if file.name == "audit.json" else []
+    pairs = next((place for place in places if place.exists()), None)
+    if pairs is None:
+        return None
+    files = sorted(pairs.glob("*.parquet")) if pairs.is_dir() else [pairs]
+    try:
+        if sum(pq.read_metadata(part).num_rows for part in files) > _MOST_PAIRS:
             return None
-        decided = table.drop_duplicates("person")
-        counts = {row["group"]: (row["n"], row["positive_rate"]) for row in summary["outcome"]["groups"]}
-        by_group = decided.groupby(decided["group"].astype(str))["decision"].agg(["size", "mean"])
-        is_of_audit = len(by_group) == len(counts) and all(
-            counts.get(group, (0, 0))[0] == n and abs(counts[group][1] - rate) < 1e-9
-            for group, n, rate in by_group.itertuples()
-        )
-        return table if is_of_audit else None
-    return None
+        table = pd.concat([pd.read_parquet(part, columns=_PAIR_COLUMNS) for part in files], ignore_index=True)
+    except (OSError, ValueError, pa.ArrowException):
+        return None
+    decided = table.drop_duplicates("person")
+    counts = {row["group"]: (row["n"], row["positive_rate"]) for row in summary["outcome"]["groups"]}
+    by_group = decided.groupby(decided["group"].astype(str))["decision"].agg(["size", "mean"])
+    is_of_audit = len(by_group) == len(counts) and all(
+        counts.get(group, (0, 0))[0] == n and abs(counts[group][1] - rate) < 1e-9
+        for group, n, rate in by_group.itertuples()
+    )
+    return table if is_of_audit else None
 
 
 def read_history(folder: str | os.PathLike[str]) -> History:
@@ -166,7 +162,7 @@ def read_history(folder: str | os.PathLike[str]) -> History:
         name = file.stem if file.parent == root else file.parent.name
         try:
             # The sentences are shown on pages, which should not reveal the folder.
-            data = _read(file, str(file.relative_to(root)))
+            data = read_audit(file, str(file.relative_to(root)))
         except _OtherVersionError:
             raise
         except DataFileError as error:
@@ -177,7 +173,7 @@ def read_history(folder: str | os.PathLike[str]) -> History:
         reason = f" {len(skipped)} files were skipped, the first because: {skipped[0]}" if skipped else ""
         raise DataFileError(f"No audit was found in {root}: write some there with to_json.{reason}")
     has_times = all(audit.created is not None for audit in audits)
-    audits.sort(key=_time if has_times else _name)
+    audits.sort(key=lambda audit: (audit.created, audit.name) if has_times else _place(audit))
     return History(tuple(audits), "created" if has_times else "name", tuple(skipped))
 
 
@@ -194,7 +190,8 @@ def summary_of(name: object, audit: Audit) -> Mapping[str, Any]:
     if isinstance(audit, AuditResult):
         return audit.to_dict()
     if isinstance(audit, Mapping):
-        return audit
+        summary: Mapping[str, Any] = upgraded(audit)
+        return summary
     if isinstance(audit, (str, os.PathLike)):
         return read_audit(audit)
     raise InvalidTypeError(
@@ -210,8 +207,8 @@ def history_of(audits: History | Mapping[str, Audit] | str | os.PathLike[str]) -
         return read_history(audits)
     if not isinstance(audits, Mapping) or not audits:
         raise InvalidTypeError(f"`history` must be a folder, or audits by name, got {type(audits).__name__}.")
-    found = [(str(name), summary_of(name, audit)) for name, audit in audits.items()]
-    recorded = [RecordedAudit(name, Path(name), _created(summary), summary) for name, summary in found]
+    summaries = {str(name): summary_of(name, audit) for name, audit in audits.items()}
+    recorded = (RecordedAudit(name, Path(name), _created(data), data) for name, data in summaries.items())
     return History(tuple(recorded), "order given", ())
 
 
@@ -229,9 +226,14 @@ def described(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def comparable(value: Any) -> Any:
-    """A setting in the form in which it is compared: lists are unordered."""
-    return sorted(value) if isinstance(value, (list, tuple)) else value
+def changed_settings(
+    before: Mapping[str, Any], after: Mapping[str, Any], names: Iterable[str]
+) -> Iterator[tuple[str, Any, Any]]:
+    """Settings that differ, with both values; lists are unordered. One that an audit is older than does not differ."""
+    for name in (name for name in names if name in before and name in after):
+        own, value = (sorted(v) if isinstance(v, (list, tuple)) else v for v in (before[name], after[name]))
+        if own != value:
+            yield name, own, value
 
 
 def setting_words(value: Any) -> str:
@@ -249,19 +251,14 @@ def setting_words(value: Any) -> str:
 
 def _created(data: Mapping[str, Any]) -> datetime | None:
     """When the audit was made; a time without a zone is taken as UTC."""
-    value = data.get("created")
     try:
-        found = datetime.fromisoformat(value) if isinstance(value, str) else None
-    except ValueError:
+        created = datetime.fromisoformat(data["created"])
+    except (KeyError, TypeError, ValueError):
         return None
-    return found.replace(tzinfo=UTC) if found is not None and found.tzinfo is None else found
+    return created if created.tzinfo else created.replace(tzinfo=UTC)
 
 
-def _time(audit: RecordedAudit) -> tuple[float, str]:
-    return (audit.created.timestamp() if audit.created else 0.0), audit.name
-
-
-def _name(audit: RecordedAudit) -> list[tuple[bool, int, str]]:
-    """Treat runs of digits as numbers, so that audit-10 follows audit-9."""
-    parts = [part for part in re.split(r"(\d+)", audit.name) if part]
-    return [(not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts]
+def _place(audit: RecordedAudit) -> tuple[Any, ...]:
+    """By name, with runs of digits as numbers, so that audit-10 follows audit-9."""
+    parts = (part for part in re.split(r"(\d+)", audit.name) if part)
+    return tuple((not part.isdecimal(), int(part) if part.isdecimal() else 0, part) for part in parts)

@@ -39,7 +39,7 @@ CHARTS: dict[str, AuditChart] = {chart.name: chart for section in SECTIONS for c
 
 
 def load_schema() -> dict[str, Any]:
-    """The schema of the audit's JSON, version 2, as plain data (JSON Schema 2020-12).
+    """The schema of the audit's JSON, version 3, as plain data (JSON Schema 2020-12).
 
     The documentation of the JSON says what may change within the version.
 
@@ -47,6 +47,6 @@ def load_schema() -> dict[str, Any]:
     --------
     >>> schema = load_schema()
     >>> schema["title"], "cec" in schema["required"]
-    ('evenhand.audit/2', True)
+    ('evenhand.audit/3', True)
     """
     return schema_with(section.schema for section in SECTIONS)
