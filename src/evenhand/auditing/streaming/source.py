@@ -202,24 +202,8 @@ _LEAST_OF_CELL = 500
 _ROWS_AT_ONCE = 1 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class SampledReference:
-    """People of a source who represent all of them.
-
-    Attributes
-    ----------
-    rows
-        Their rows in the source, ascending.
-    how
-        How they were chosen, in words.
-    """
-
-    rows: Ints
-    how: str
-
-
-def sample_reference(source: Source, columns: Columns, n_people: int, seed: int) -> SampledReference:
-    """Choose the people whom all others are matched with and explained from.
+def sample_reference(source: Source, columns: Columns, n_people: int, seed: int) -> tuple[Ints, str]:
+    """Choose the people whom all others are matched with and explained from: their rows, ascending, and how, in words.
 
     Everyone, if there are no more than `n_people`. Otherwise the people with the lowest hashes of their row numbers,
     and at least 500 of each label and group, or all if there are fewer.
@@ -253,12 +237,11 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
                     cells.setdefault((label, name), _Lowest(_LEAST_OF_CELL)).add(hashes[chosen], row[chosen])
     _check_cells(cells, source, columns)
     if n_usable <= n_people:
-        return SampledReference(np.sort(lowest.rows), "all people of the source")
-    rows_found = np.unique(np.concatenate([lowest.rows, *(cell.rows for cell in cells.values())]))
-    return SampledReference(
-        rows_found,
-        f"{len(rows_found):,} of {n_usable:,} people of the source, at random (seed {seed}): the {n_people:,} with the "
-        f"lowest hashes of their row numbers, and at least {_LEAST_OF_CELL} of each label and group, if available",
+        return np.sort(lowest.rows), "all people of the source"
+    rows = np.unique(np.concatenate([lowest.rows, *(cell.rows for cell in cells.values())]))
+    return rows, (
+        f"{len(rows):,} of {n_usable:,} people of the source, at random (seed {seed}): the {n_people:,} with the "
+        f"lowest hashes of their row numbers, and at least {_LEAST_OF_CELL} of each label and group, if available"
     )
 
 
