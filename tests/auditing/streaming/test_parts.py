@@ -45,7 +45,7 @@ def test_sums_come_back_as_they_were_saved(tmp_path):
         "d": float("nan"),
     }
     (tmp_path / "sums.npz").write_bytes(encode(value))
-    found = load(tmp_path / "sums.npz")
+    found = load(tmp_path / "sums.npz", dict)
     assert isinstance(found["a"], ScoreCounts)
     np.testing.assert_array_equal(found["a"].score, counts.score)
     assert found["b"] == value["b"]
@@ -57,13 +57,13 @@ def test_sums_come_back_as_they_were_saved(tmp_path):
 def test_damaged_or_hostile_sums_are_refused(tmp_path, content):
     (tmp_path / "sums.npz").write_bytes(content)
     with pytest.raises(StreamError, match="cannot be read"):
-        load(tmp_path / "sums.npz")
+        load(tmp_path / "sums.npz", dict)
 
 
 def test_objects_are_never_unpickled(tmp_path):
     np.savez(tmp_path / "sums.npz", header=np.array([{"a": 1}], dtype=object))
     with pytest.raises(StreamError, match="cannot be read"):
-        load(tmp_path / "sums.npz")
+        load(tmp_path / "sums.npz", dict)
 
 
 @pytest.mark.parametrize("batch_rows", [1, 7, 64, 1000])

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -22,32 +23,14 @@ from numpy.typing import NDArray
 
 from evenhand._version import __version__
 from evenhand.arrays import Floats, Ints
-from evenhand.auditing.batch import AuditSums, ScoreCounts
 from evenhand.auditing.finished import BatchOutput, BatchRecord, Merged, PairNulls
 from evenhand.auditing.fitted import Fitted
-from evenhand.auditing.reasons import ReasonSums
-from evenhand.auditing.triples import EvidenceSums
 from evenhand.exceptions import InvalidInputError, StreamError
-from evenhand.matching.diagnostics import MatchSums, Moments
-from evenhand.metrics.reason_codes import ReasonCounts
 from evenhand.metrics.triples import Parts, Triples, range_limits, smallest_row, triples_by_range
 from evenhand.system.files import remove_stale, write_atomically
 from evenhand.system.threads import Crew, Later
 
-_KNOWN = {
-    kind.__name__: kind
-    for kind in (
-        AuditSums,
-        BatchRecord,
-        EvidenceSums,
-        MatchSums,
-        Moments,
-        PairNulls,
-        ReasonCounts,
-        ReasonSums,
-        ScoreCounts,
-    )
-}
+T = TypeVar("T")
 
 
 def encode(value: Any) -> bytes:
@@ -60,8 +43,8 @@ def encode(value: Any) -> bytes:
     return file.getvalue()
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """Read a file of what `encode` returned.
+def load(path: Path, kind: type[T]) -> T:
+    """Read a file of what `encode` returned for a value of some kind.
 
     Raises
     ------
@@ -69,13 +52,16 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file is damaged.
     """
     try:
-        with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             header = json.loads(file["header"].tobytes().decode())
-            return _restored(header, {name: file[name] for name in file.files if name != "header"})
+            value = _restored(header, {name: file[name] for name in file.files if name != "header"})
+        if not isinstance(value, kind):
+            raise TypeError(f"it holds no {kind.__name__}")
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise StreamError(
-            f"{os.fspath(path)!r} cannot be read ({error}); remove it to have its batch audited again."
+            f"{str(path)!r} cannot be read ({error}); remove it to have its batch audited again."
         ) from error
+    return value
 
 
 def _plain(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
@@ -83,7 +69,8 @@ def _plain(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         arrays.append(value)
         return {"array": len(arrays) - 1}
     if is_dataclass(value) and not isinstance(value, type):
-        return {"kind": type(value).__name__, "fields": [_plain(getattr(value, f.name), arrays) for f in fields(value)]}
+        kind = f"{type(value).__module__}:{type(value).__name__}"
+        return {"kind": kind, "fields": [_plain(getattr(value, f.name), arrays) for f in fields(value)]}
     if isinstance(value, dict):
         return {"items": [[_plain(k, arrays), _plain(v, arrays)] for k, v in value.items()]}
     if isinstance(value, tuple):
@@ -106,7 +93,10 @@ def _restored(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
         return tuple(_restored(item, arrays) for item in value["tuple"])
     if "items" in value:
         return {_restored(k, arrays): _restored(v, arrays) for k, v in value["items"]}
-    kind: Any = _KNOWN[value["kind"]]
+    module, _, name = value["kind"].partition(":")
+    kind = getattr(sys.modules.get(module), name, None)
+    if not module.startswith("evenhand.") or not is_dataclass(kind):
+        raise ValueError(f"{value['kind']!r} is not a kind of sums")
     return kind(*(_restored(item, arrays) for item in value["fields"]))
 
 
@@ -278,21 +268,12 @@ def writing(folder: Path, kept: str) -> Iterator[None]:
 BatchFiles = dict[str, pa.Buffer]
 """Files of a batch by their paths in the folder of the audit; the last one marks the batch as finished."""
 
-_PAIR_SCHEMA = pa.schema(
-    {
-        **dict.fromkeys(("person", "match"), pa.int64()),
-        "distance": pa.float64(),
-        **dict.fromkeys(("group", "other_group"), pa.string()),
-        "label": pa.int64(),
-        **dict.fromkeys(("score", "match_score"), pa.float64()),
-        **dict.fromkeys(("decision", "match_decision"), pa.int64()),
-        **dict.fromkeys(("cec", "placebo_cec", "input_gap", "reasoning_gap"), pa.float64()),
-        "regime": pa.string(),
-        **dict.fromkeys(("shared_reasons", "q_value"), pa.float64()),
-        "is_negligible": pa.bool_(),
-    }
-)
-_FURTHER_PAIR_COLUMNS = {"person_id": pa.string(), "match_id": pa.string(), "sample_weight": pa.float64()}
+# Types of the columns of pairs and reasons, the same for every batch, whatever its values; other columns are numbers.
+_COLUMN_TYPES = {
+    **dict.fromkeys(("person", "match", "label", "decision", "match_decision"), pa.int64()),
+    **dict.fromkeys(("person_id", "match_id", "group", "other_group", "regime"), pa.string()),
+    "is_negligible": pa.bool_(),
+}
 
 
 def _name(number: int, ending: str) -> str:
@@ -304,15 +285,16 @@ def _name(number: int, ending: str) -> str:
 def encode_batch(output: BatchOutput) -> BatchFiles:
     """The files of a batch, created where it is audited."""
     record, contents = output.record, BatchFiles()
-    # The types of columns are the same for every batch, whatever its values.
-    if (pairs := output.pairs) is not None:
-        further = [pa.field(name, kind) for name, kind in _FURTHER_PAIR_COLUMNS.items() if name in pairs.columns]
-        contents["pairs"] = _parquet(pairs, pa.schema([*_PAIR_SCHEMA, *further]))
+    if output.pairs is not None:
+        contents["pairs"] = _parquet(
+            output.pairs, {name: _COLUMN_TYPES.get(name, pa.float64()) for name in output.pairs}
+        )
     if output.reasons is not None:
-        kinds = {"person": pa.int64(), "decision": pa.int64()}
-        columns = map(str, output.reasons.columns)
-        schema = {name: pa.float64() if name.startswith("share_") else kinds.get(name, pa.string()) for name in columns}
-        contents["reasons"] = _parquet(output.reasons, pa.schema(schema))
+        texts = [name for name in output.reasons if not name.startswith("share_")]
+        kinds = dict.fromkeys(output.reasons, pa.float64()) | {
+            name: _COLUMN_TYPES.get(name, pa.string()) for name in texts
+        }
+        contents["reasons"] = _parquet(output.reasons, kinds)
     if output.screened is not None and len(output.screened):
         contents["screened.parquet"] = _parquet(output.screened.assign(**{"": output.screened_groups}))
     if (triples := output.triples) is not None:
@@ -330,8 +312,9 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
     return {_name(record.number, ending): content for ending, content in contents.items()}
 
 
-def _parquet(table: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Buffer:
+def _parquet(table: pd.DataFrame, kinds: Mapping[Any, pa.DataType] | None = None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
+    schema = None if kinds is None else pa.schema(dict(kinds))
     pq.write_table(pa.Table.from_pandas(table, schema, preserve_index=False, nthreads=1), sink)
     return sink.getvalue()
 
@@ -378,13 +361,11 @@ class Store:
 
     def record(self, number: int) -> BatchRecord:
         """The stored output of a batch."""
-        record: BatchRecord = load(self._file(number, "npz"))
-        return record
+        return load(self._file(number, "npz"), BatchRecord)
 
     def nulls(self, number: int) -> PairNulls:
         """The values from which the q-values of a batch's pairs are computed."""
-        nulls: PairNulls = load(self._file(number, "nulls.npz"))
-        return nulls
+        return load(self._file(number, "nulls.npz"), PairNulls)
 
     def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
         """Features and groups of the people of a batch who are screened for proxies."""
@@ -450,15 +431,10 @@ class Store:
         return value
 
 
-_MANIFEST = "manifest.json"
-_FORM = "evenhand.stream/3"
+MANIFEST = "manifest.json"
+_FORM = "evenhand.stream/4"
 _PROBE_PEOPLE = 64
 _SAME = 1e-4  # scores of the same model agree better than this on any machine
-
-
-def is_begun(store: Store) -> bool:
-    """Whether a folder holds an audit."""
-    return store.read_json(_MANIFEST) is not None
 
 
 def check_resumable(
@@ -484,9 +460,9 @@ def check_resumable(
         "model": {"kind": model.kind, "scores": scores.tolist()},
         "settings": settings,
     }
-    before, now = store.read_json(_MANIFEST), json.loads(json.dumps(manifest))
+    before, now = store.read_json(MANIFEST), json.loads(json.dumps(manifest))
     if before is None:
-        store.write_json(_MANIFEST, now)
+        store.write_json(MANIFEST, now)
     elif not resume:
         raise InvalidInputError(
             f"`out` already holds an audit, {str(store.folder)!r}; pass `resume=True` (--resume) to continue it, or "
@@ -508,10 +484,12 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
         changes.append("the source has changed")
     is_same_reference = before.get("reference") == now["reference"]
     first, second = before.get("model", {}), now["model"]
-    is_same_model = first.get("kind") == second["kind"] and len(first["scores"]) == len(second["scores"])
-    is_same_model = is_same_model and np.allclose(first["scores"], second["scores"], rtol=_SAME, atol=_SAME)
     # The scores of different people say nothing about the model.
-    if is_same_reference and not is_same_model:
+    if is_same_reference and not (
+        first.get("kind") == second["kind"]
+        and len(first["scores"]) == len(second["scores"])
+        and np.allclose(first["scores"], second["scores"], rtol=_SAME, atol=_SAME)
+    ):
         changes.append("the model has changed")
     old, new = before.get("settings", {}), now["settings"]
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as fields_of
 from pathlib import Path
@@ -36,24 +35,9 @@ from evenhand.auditing.options import AuditOptions, StreamOptions
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import ExplainedPairs, PairSample
 from evenhand.auditing.streaming.engines.dask import run_on_dask
-from evenhand.auditing.streaming.engines.local import (
-    BatchWork,
-    run_locally,
-    run_on_executor,
-    run_on_processes,
-    run_on_threads,
-)
+from evenhand.auditing.streaming.engines.local import BatchWork, run_locally, run_on_executor
 from evenhand.auditing.streaming.engines.spark import at_rest, run_on_spark
-from evenhand.auditing.streaming.source import (
-    GPU_ROWS,
-    Source,
-    hash_limit,
-    lowest_rows,
-    open_source,
-    read_rows,
-    rows_in_batch,
-    sample_reference,
-)
+from evenhand.auditing.streaming.source import Source, hash_limit, lowest_rows, open_source, read_rows, sample_reference
 from evenhand.auditing.streaming.store import Store, StoredBatches, check_resumable, encode, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
 from evenhand.inputs.checking import CHECKED_ROWS, unasked, without_unfit
@@ -67,16 +51,9 @@ from evenhand.models.introspection import input_columns
 from evenhand.system.files import write_atomically
 from evenhand.system.processes import Processes, Workers
 from evenhand.system.terminal import progress as shown_progress
-from evenhand.system.threads import (
-    MOST_THREADS,
-    Crew,
-    Threads,
-    in_order,
-    n_cores,
-    one_thread_each,
-    return_freed_memory,
-)
+from evenhand.system.threads import MOST_THREADS, Crew, Threads, n_cores, one_thread_each, return_freed_memory
 
+_GPU_ROWS = 50_000  # in a batch on a GPU, where each batch costs CPU time that does not shrink with its rows
 _MANY_PEOPLE = 500_000  # whose evidence is worth starting processes for, if they do not run yet
 # Each draw has a separate seed, so that draws for different purposes are independent.
 _REFERENCE_SEED, _EVIDENCE_SEED = 1_000_003, 2_000_003
@@ -171,7 +148,7 @@ def audit_stream(
             f"path {shown(os.fspath(model))!r} as the model; `evenhand.load_model` reads a model from a file."
         )
     roles, how, reading = columns or ColumnOptions(), stream or StreamOptions(), reading or ReadOptions()
-    rest = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    rest: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
     roles = replace(roles, **{f.name: rest.pop(f.name) for f in fields_of(roles) if f.name in rest})
     how = replace(how, **{f.name: rest.pop(f.name) for f in fields_of(how) if f.name in rest})
     options = options_of("eh.audit_stream", options, rest, financial_features, audit_stream)
@@ -188,14 +165,14 @@ def audit_stream(
     )
     batch_rows = how.batch_rows
     if batch_rows is None and (how.device or "").startswith("cuda"):
-        batch_rows = GPU_ROWS
+        batch_rows = _GPU_ROWS
     content = raw.fingerprint()
     versions = {"source version": raw.version} if raw.version else {}
     spool = store.folder / f"source-{fingerprint_plain([content, asdict(reading), used.needed])}.parquet"
     file = typed(raw, used.needed, reading)
     with writing(store.folder, "nothing has been audited yet"):
         people = open_source(file, batch_rows, spool)
-    how = replace(how, batch_rows=rows_in_batch(people.n_rows, batch_rows))
+    how = replace(how, batch_rows=people.batch_rows)
     asked = (*options.financial_features, *roles.keep_inputs, *(roles.features or ()))
     first = pd.DataFrame()
     if checked := unasked(used, asked):
@@ -224,7 +201,14 @@ def audit_stream(
         run_batches(work, how, progress, pool)
         return_freed_memory()
         hashes, warnings = {"source files": content, **versions}, (*people.columns.notes, *on_label, *left_out)
-        return _finished(work, how, progress, pool, origin, notes, hashes, warnings)
+        try:
+            return _finished(work, how, progress, pool, origin, notes, hashes, warnings)
+        except BrokenExecutor as lost:
+            raise StreamError(
+                f"A worker was lost after the last batch ({type(lost).__name__}: {first_line(lost)}); it may have run "
+                f"out of memory: all {len(people.batches)} batches are kept, so use fewer workers, and continue with "
+                "`resume=True` (--resume)."
+            ) from lost
 
 
 def _planned(
@@ -261,7 +245,14 @@ def _planned(
             f"An outcome in {options.unit!r} is audited in memory: use `audit` or `audit_given`, or drop `unit` "
             "(--unit)."
         )
-    audited = audited_model(_on_device(model, how.device), options, pool.table)
+    if how.device is not None:
+        if how.device.startswith("cuda") and not torch.cuda.is_available():
+            raise InvalidInputError(f"`device` is {how.device!r}, but this machine has no GPU that torch can use.")
+        if not isinstance(model, torch.nn.Module):
+            kind = type(model).__name__
+            raise InvalidInputError(f"`device` only applies to torch modules, got a {kind}; leave it out.")
+        model = model.to(how.device)
+    audited = audited_model(model, options, pool.table)
     unit = unit_of_weight(pool)
     try:
         pool = in_units(as_seen_by(audited, pool, options, where="the reference"), unit)
@@ -303,8 +294,9 @@ def reference_table(reference: Any, columns: list[str], reading: ReadOptions) ->
         If the reference is not a table.
     """
     who = "The reference must have the columns of the source, which"
-    table = None if isinstance(reference, (str, os.PathLike)) else _in_memory(reference)
-    if table is not None:
+    frame = nw.from_native(reference, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        table = frame.to_arrow()
         return table.select(check_columns(columns, table.column_names, who))
     if not isinstance(reference, (str, os.PathLike)) and not hasattr(reference, "__arrow_c_stream__"):
         raise InvalidTypeError(
@@ -313,14 +305,6 @@ def reference_table(reference: Any, columns: list[str], reading: ReadOptions) ->
         )
     raw = open_table(reference, reading)
     return typed(raw, check_columns(columns, raw.schema.names, who), reading).table
-
-
-def _in_memory(reference: Any) -> pa.Table | None:
-    """The table if it is already in memory; None for any other source."""
-    if isinstance(reference, pa.Table):
-        return reference
-    frame = nw.from_native(reference, eager_only=True, pass_through=True)
-    return frame.to_arrow() if isinstance(frame, nw.DataFrame) else None
 
 
 def with_known(reference: Fitted, n_rows: int) -> Fitted:
@@ -334,17 +318,6 @@ def with_known(reference: Fitted, n_rows: int) -> Fitted:
         known = replace(halved, explainer=halved.explainer.knowing(pool.x, pool.labels))
         evidence = replace(evidence, explainer=known)
     return replace(reference, explainer=reference.explainer.knowing(pool.x, pool.labels), evidence=evidence)
-
-
-def _on_device(model: Any, device: str | None) -> Any:
-    """Move the model to the device."""
-    if device is None:
-        return model
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise InvalidInputError(f"`device` is {device!r}, but this machine has no GPU that torch can use.")
-    if not isinstance(model, torch.nn.Module):
-        raise InvalidInputError(f"`device` only applies to torch modules, got a {type(model).__name__}; leave it out.")
-    return model.to(device)
 
 
 def run_batches(work: BatchWork, how: StreamOptions, is_shown: bool, pool: Workers) -> None:
@@ -368,16 +341,12 @@ def run_batches(work: BatchWork, how: StreamOptions, is_shown: bool, pool: Worke
         try:
             if isinstance(how.engine, Executor):
                 who = run_on_executor(*todo, how.engine)
-            elif how.engine == "threads":
-                who = run_on_threads(*todo, pool.n_workers)
-            elif how.engine == "processes":
-                who = run_on_processes(*todo, pool)
             elif how.engine == "dask":
                 who = run_on_dask(*todo, how.scheduler, pool.n_workers)
             elif how.engine == "spark":
                 who = run_on_spark(*todo, how.scheduler)
             else:
-                who = run_locally(*todo, pool)
+                who = run_locally(*todo, how.engine, pool)
         except EvenhandError as error:
             raise type(error)(f"{str(error).rstrip('.')}. {kept()}") from error
         except KeyboardInterrupt as interrupt:
@@ -385,33 +354,6 @@ def run_batches(work: BatchWork, how: StreamOptions, is_shown: bool, pool: Worke
                 interrupt.add_note(f"{kept()} Continue with `resume=True` (--resume).")
             raise
     store.write_json("engine.json", {"batches": len(left), "engine": who})
-
-
-@contextmanager
-def finishing(work: BatchWork, how: StreamOptions, pool: Workers) -> Iterator[Crew]:
-    """Who works on batches, each of which is read where it is worked on; processes that are not needed are ended.
-
-    Raises
-    ------
-    StreamError
-        If a process is lost.
-    """
-    people = work.source
-    is_many = min(pool.n_workers, len(people.batches)) > MOST_THREADS
-    is_local = how.engine in ("local", "processes") and work.is_on_cpu
-    repays = pool.is_started or (work.fitted.evidence is not None and people.n_rows >= _MANY_PEOPLE)
-    try:
-        if is_many and is_local and repays:
-            yield Processes(pool, work.store.folder)
-        else:
-            pool.end()
-            yield Threads(min(pool.n_workers, MOST_THREADS))
-    except BrokenExecutor as lost:
-        raise StreamError(
-            f"A worker was lost after the last batch ({type(lost).__name__}: {first_line(lost)}); it may have run out "
-            f"of memory: all {len(people.batches)} batches are kept, so use fewer workers, and continue with "
-            "`resume=True` (--resume)."
-        ) from lost
 
 
 def _finished(
@@ -424,11 +366,17 @@ def _finished(
     hashes: Mapping[str, str],
     warnings: tuple[str, ...],
 ) -> AuditResult:
-    """The result of finished batches."""
+    """The result of finished batches, each of which is read where it is worked on."""
     store, people, pool = work.store, work.source, work.fitted.pool
     n = len(people.batches)
+    crew: Crew = Threads(min(processes.n_workers, MOST_THREADS))
+    is_many = min(processes.n_workers, n) > MOST_THREADS
+    is_worthwhile = processes.is_started or (work.fitted.evidence is not None and people.n_rows >= _MANY_PEOPLE)
+    if is_many and is_worthwhile and how.engine in ("local", "processes") and work.fitted.model.device.type == "cpu":
+        crew = Processes(processes, store.folder)
+    else:
+        processes.end()
     with (
-        finishing(work, how, processes) as crew,
         one_thread_each(),
         writing(store.folder, f"all {n} batches are kept: free some space and continue with `resume=True` (--resume)"),
         shown_progress("metrics", FINISHING_STEPS + 1, is_shown=is_shown) as advance,
@@ -489,17 +437,15 @@ class StoredPairs:
 
     def parts(self) -> Iterator[pd.DataFrame]:
         """The pair table of each batch."""
-        return in_order(
-            lambda number: self.work.store.table(number, "pairs"), self.numbers, min(n_cores(), MOST_THREADS)
-        )
+        crew = Threads(min(n_cores(), MOST_THREADS))
+        return crew.in_order(lambda number: self.work.store.table(number, "pairs"), self.numbers)
 
     def of_person(self, person: int) -> pd.DataFrame:
         """The pairs of one person."""
-        for batch in self.work.source.batches:
-            if batch.number in self.numbers and batch.first_row <= person < batch.first_row + batch.n_rows:
-                table = self.work.store.table(batch.number, "pairs")
-                return table[table["person"] == person]
-        return self.work.store.table(self.numbers[0], "pairs").iloc[:0]
+        places = self.work.source.batches
+        number = next((b.number for b in places if b.first_row <= person < b.first_row + b.n_rows), None)
+        pairs = self.work.store.table(number if number in self.numbers else self.numbers[0], "pairs")
+        return pairs[pairs["person"] == person]
 
     def explained(self, pairs: pd.DataFrame) -> ExplainedPairs:
         """Values and attributions of some pairs, whose people are read and explained again."""

@@ -18,6 +18,7 @@ from evenhand.arrays import Ints
 from evenhand.auditing.batch import audit_batch
 from evenhand.auditing.finished import BatchOutput, BatchRecord
 from evenhand.auditing.fitted import Fitted, as_seen_by, in_units
+from evenhand.auditing.options import Engine
 from evenhand.auditing.streaming.source import Batch, Source
 from evenhand.auditing.streaming.store import BatchFiles, Store, encode_batch, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
@@ -121,11 +122,6 @@ class BatchWork:
         """The same for a process that may be in a different folder."""
         source = replace(self.source, files=tuple(path.absolute() for path in self.source.files), batches=())
         return replace(self, source=source, store=Store(self.store.folder.absolute()))
-
-    @property
-    def is_on_cpu(self) -> bool:
-        """Whether the model runs on CPU cores, which processes share."""
-        return self.fitted.model.device.type == "cpu"
 
 
 def attempt(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
@@ -268,48 +264,38 @@ def run_on_executor(work: BatchWork, batches: Sequence[Batch], advance: Callable
     return type(executor).__name__
 
 
-def run_on_processes(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], pool: Workers) -> str:
-    """Audit batches in processes.
+def run_locally(
+    work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], engine: Engine, pool: Workers
+) -> str:
+    """Audit batches in "threads", in "processes", or ("local") in processes if those would finish sooner.
+
+    One thread per batch, with one thread inside it, is faster than many threads on one batch after another; and the
+    result of a batch is the same to the last bit wherever it runs.
 
     Raises
     ------
     InvalidInputError
-        If the model runs on a GPU.
+        If processes are to run a model that is on a GPU.
     ShippingError
-        If the model cannot be sent to other processes.
+        If the model cannot be sent to processes, unless it may stay here.
     StreamError
         If a process is lost.
     """
-    if not work.is_on_cpu:
-        raise InvalidInputError(
-            f"The model runs on {work.fitted.model.device}, which is best used by one process: drop "
-            '`engine="processes"` (--engine processes).'
-        )
-    run_on_executor(work, batches, advance, pool)
-    return f"{pool.n_workers} processes"
-
-
-def run_on_threads(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], n_workers: int) -> str:
-    """Audit batches in threads.
-
-    One thread per batch, with one thread inside it, is faster than many threads on one batch after another; and the
-    result of a batch is the same to the last bit wherever it runs.
-    """
+    n_workers, is_on_cpu = pool.n_workers, work.fitted.model.device.type == "cpu"
+    if engine == "processes":
+        if not is_on_cpu:
+            raise InvalidInputError(
+                f"The model runs on {work.fitted.model.device}, which is best used by one process: drop "
+                '`engine="processes"` (--engine processes).'
+            )
+        run_on_executor(work, batches, advance, pool)
+        return f"{n_workers} processes"
+    is_small = n_workers <= MOST_THREADS or len(batches) <= MOST_THREADS
     with one_thread_each(), ThreadPoolExecutor(n_workers) as threads:
-        run_on_executor(work, batches, advance, threads)
-    return f"{n_workers} threads"
-
-
-def run_locally(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], pool: Workers) -> str:
-    """Audit batches in threads, or in processes once a first batch shows that they would finish sooner.
-
-    A model that cannot be sent to processes stays here.
-    """
-    n_workers = pool.n_workers
-    if n_workers <= MOST_THREADS or len(batches) <= MOST_THREADS or not work.is_on_cpu:
-        return run_on_threads(work, batches, advance, n_workers)
-    rest, note = batches[MOST_THREADS:], ""
-    with one_thread_each(), ThreadPoolExecutor(n_workers) as threads:
+        if engine == "threads" or is_small or not is_on_cpu:
+            run_on_executor(work, batches, advance, threads)
+            return f"{n_workers} threads"
+        rest, note = batches[MOST_THREADS:], ""
         start = time.perf_counter()
         with begun(work, batches[:MOST_THREADS], threads) as here:
             wait(here, return_when=FIRST_COMPLETED)

@@ -24,7 +24,7 @@ from evenhand._version import __version__
 from evenhand.auditing.options import StreamOptions
 from evenhand.auditing.streaming.engines.local import BatchWork, audit_sent, on_worker, opened, shipped
 from evenhand.auditing.streaming.source import Batch, rows_in_batch
-from evenhand.auditing.streaming.store import BatchFiles, Store, is_begun, writing
+from evenhand.auditing.streaming.store import MANIFEST, BatchFiles, Store, writing
 from evenhand.exceptions import DataFileError, InvalidInputError, StreamError, first_line
 from evenhand.inputs.tables.arrow import ParquetFile, ParquetFiles
 from evenhand.inputs.tables.open import is_near
@@ -276,7 +276,7 @@ def run_on_spark(work: BatchWork, batches: Sequence[Batch], advance: Callable[[]
     with writing(folder, "nothing was sent to Spark yet"):
         token.write_text(token.name, encoding="utf-8")
     with ExitStack() as stack:
-        stack.callback(lambda: [path.unlink(missing_ok=True) for path in folder.glob(f"{token.name}*")])
+        stack.callback(_remove, token)
         n_tasks, is_shared = _look_around(session, Landmarks.of(work, token))
         if is_shared:
             sent = stack.enter_context(shipped(work))
@@ -303,6 +303,11 @@ def run_on_spark(work: BatchWork, batches: Sequence[Batch], advance: Callable[[]
                 f"memory outside of Java, or lower `batch_rows` (--batch-rows), and {_GO_ON}."
             ) from lost
     return "Spark"
+
+
+def _remove(token: Path) -> None:
+    for path in token.parent.glob(f"{token.name}*"):
+        path.unlink(missing_ok=True)
 
 
 def _look_around(session: Any, landmarks: Landmarks) -> tuple[int, bool]:
@@ -416,7 +421,7 @@ def at_rest(source: Any, how: StreamOptions, store: Store, ids: str | None) -> A
         return source
     folder = store.folder.absolute() / ROWS
     asked = {"columns": [list(column) for column in frame.dtypes], "ids": ids}
-    if not is_begun(store):
+    if store.read_json(MANIFEST) is None:
         n_rows = _write(frame, ids, folder, rows_in_batch(sys.maxsize, how.batch_rows))
         n_seen = sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))
         if n_seen != n_rows:
