@@ -491,12 +491,8 @@ def _leaves(value: Any, where: str) -> Iterator[tuple[str, float | str | None]]:
 
 def _places(items: Sequence[Any]) -> list[str]:
     """The name of each item of a list: its names, if they are unique, so that order does not matter."""
-    named = [
-        ", ".join(str(item[name]) for name in _NAMES if isinstance(item.get(name), str))
-        if isinstance(item, Mapping)
-        else ""
-        for item in items
-    ]
+    mappings = [item if isinstance(item, Mapping) else {} for item in items]
+    named = [", ".join(item[name] for name in _NAMES if isinstance(item.get(name), str)) for item in mappings]
     are_apart = all(named) and len(set(named)) == len(named)
     return named if are_apart else [str(place) for place in range(len(items))]
 
@@ -508,9 +504,10 @@ def _differences(
     for where, was in packed.items():
         now = after.get(where)
         if isinstance(was, float) and isinstance(now, float):
-            if abs(was - now) > tolerance * max(1.0, abs(was), abs(now)):
-                yield Difference(where, was, now)
-        elif was != now:
+            is_same = abs(was - now) <= tolerance * max(1.0, abs(was), abs(now))
+        else:
+            is_same = was == now
+        if not is_same:
             yield Difference(where, was, now)
 
 

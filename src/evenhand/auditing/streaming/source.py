@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from evenhand.arrays import Ints
 from evenhand.exceptions import DataFileError, InvalidInputError
@@ -205,16 +204,15 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
     if n_people < 2:
         raise InvalidInputError(f"`reference_people` must be at least 2, got {n_people}.")
     only = Columns(columns.label, columns.group, (), (), columns.positive_label, columns.drop_missing)
-    lowest = _Lowest(n_people)
-    cells: dict[tuple[int, str], _Lowest] = {}
+    lowest = np.zeros(0, dtype=np.int64)
+    cells: dict[tuple[int, str], Ints] = {}
     counts: Counter[str] = Counter()
     n_usable = 0
     for batch in source.batches:
         people = only.people_of(source.read(batch, only.needed), source.where(batch))
         row = people.kept + batch.first_row
         n_usable += len(row)
-        hashes = person_hash(row, seed)
-        lowest.add(hashes, row)
+        lowest = _lowest(np.concatenate([lowest, row]), n_people, seed)
         if not len(people):
             continue
         counts.update(people.groups.counts)
@@ -223,7 +221,8 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
             for code, name in enumerate(people.groups.names):
                 chosen = (people.labels == label) & (people.groups.codes == code)
                 if chosen.any():
-                    cells.setdefault((label, name), _Lowest(_LEAST_OF_CELL)).add(hashes[chosen], row[chosen])
+                    both = np.concatenate([cells.get((label, name), row[:0]), row[chosen]])
+                    cells[label, name] = _lowest(both, _LEAST_OF_CELL, seed)
     groups, labels = sorted({group for _, group in cells}), sorted({label for label, _ in cells})
     if len(groups) < 2:
         raise InvalidInputError(
@@ -237,8 +236,8 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
     if len(labels) < 2:
         raise InvalidInputError(f"{source.name!r} holds only the label {labels[0]}; both 0 and 1 are needed.")
     if n_usable <= n_people:
-        return np.sort(lowest.rows), "all people of the source"
-    rows = np.unique(np.concatenate([lowest.rows, *(cell.rows for cell in cells.values())]))
+        return np.sort(lowest), "all people of the source"
+    rows = np.unique(np.concatenate([lowest, *cells.values()]))
     return rows, (
         f"{len(rows):,} of {n_usable:,} people of the source, at random (seed {seed}): the {n_people:,} with the "
         f"lowest hashes of their row numbers, and at least {_LEAST_OF_CELL} of each label and group, if available"
@@ -247,11 +246,11 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
 
 def lowest_rows(n_rows: int, n_wanted: int, seed: int) -> Ints:
     """Row numbers with the lowest hashes, ascending."""
-    lowest = _Lowest(n_wanted)
+    lowest = np.zeros(0, dtype=np.int64)
     for first in range(0, n_rows, _ROWS_AT_ONCE):
         rows = np.arange(first, min(n_rows, first + _ROWS_AT_ONCE))
-        lowest.add(person_hash(rows, seed), rows)
-    return np.sort(lowest.rows)
+        lowest = _lowest(np.concatenate([lowest, rows]), n_wanted, seed)
+    return np.sort(lowest)
 
 
 def hash_limit(n_rows: int, n_wanted: int, seed: int) -> int | None:
@@ -273,19 +272,8 @@ def read_rows(source: Source, rows: Ints, columns: list[str]) -> pa.Table:
     return pa.concat_tables(parts, promote_options="permissive").combine_chunks()
 
 
-@dataclass(eq=False)
-class _Lowest:
-    """The rows with the lowest hashes so far."""
-
-    n_wanted: int
-
-    def __post_init__(self) -> None:
-        self.hashes = np.zeros(0, dtype=np.uint64)
-        self.rows = np.zeros(0, dtype=np.int64)
-
-    def add(self, hashes: NDArray[np.uint64], rows: Ints) -> None:
-        hashes, rows = np.concatenate([self.hashes, hashes]), np.concatenate([self.rows, rows])
-        if len(rows) > self.n_wanted:
-            chosen = np.argpartition(hashes, self.n_wanted - 1)[: self.n_wanted]
-            hashes, rows = hashes[chosen], rows[chosen]
-        self.hashes, self.rows = hashes, rows
+def _lowest(rows: Ints, n_wanted: int, seed: int) -> Ints:
+    """The rows with the lowest hashes, in any order."""
+    if len(rows) <= n_wanted:
+        return rows
+    return rows[np.argpartition(person_hash(rows, seed), n_wanted - 1)[:n_wanted]]

@@ -94,7 +94,7 @@ def _restored(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
     if "items" in value:
         return {_restored(k, arrays): _restored(v, arrays) for k, v in value["items"]}
     module, _, name = value["kind"].partition(":")
-    kind = getattr(sys.modules.get(module), name, None)
+    kind: Any = getattr(sys.modules.get(module), name, None)
     if not module.startswith("evenhand.") or not is_dataclass(kind):
         raise ValueError(f"{value['kind']!r} is not a kind of sums")
     return kind(*(_restored(item, arrays) for item in value["fields"]))
@@ -290,10 +290,8 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
             output.pairs, {name: _COLUMN_TYPES.get(name, pa.float64()) for name in output.pairs}
         )
     if output.reasons is not None:
-        texts = [name for name in output.reasons if not name.startswith("share_")]
-        kinds = dict.fromkeys(output.reasons, pa.float64()) | {
-            name: _COLUMN_TYPES.get(name, pa.string()) for name in texts
-        }
+        names = map(str, output.reasons)
+        kinds = {n: pa.float64() if n.startswith("share_") else _COLUMN_TYPES.get(n, pa.string()) for n in names}
         contents["reasons"] = _parquet(output.reasons, kinds)
     if output.screened is not None and len(output.screened):
         contents["screened.parquet"] = _parquet(output.screened.assign(**{"": output.screened_groups}))

@@ -443,7 +443,7 @@ class StoredPairs:
     def of_person(self, person: int) -> pd.DataFrame:
         """The pairs of one person."""
         places = self.work.source.batches
-        number = next((b.number for b in places if b.first_row <= person < b.first_row + b.n_rows), None)
+        number = next((b.number for b in places if b.first_row <= person < b.first_row + b.n_rows), -1)
         pairs = self.work.store.table(number if number in self.numbers else self.numbers[0], "pairs")
         return pairs[pairs["person"] == person]
 
