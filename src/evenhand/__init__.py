@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from evenhand.auditing.given import audit_given
     from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
     from evenhand.auditing.options import AuditOptions, SegmentThresholds, StreamOptions
+    from evenhand.auditing.pack import Verification, verify_pack
     from evenhand.auditing.regressions import Regressions, regressions
     from evenhand.auditing.result import AuditResult
     from evenhand.auditing.streaming import audit_stream
-    from evenhand.auditing.verifying import Verification, verify_pack
     from evenhand.datasets import Dataset, load_dataset, make_planted_bias, make_synthetic
     from evenhand.exceptions import EvenhandError, EvenhandWarning
     from evenhand.inputs.encoding import TableEncoder
@@ -111,7 +111,7 @@ _HOME = {
     "SegmentThresholds": "evenhand.auditing.options",
     "StreamOptions": "evenhand.auditing.options",
     "TableEncoder": "evenhand.inputs.encoding",
-    "Verification": "evenhand.auditing.verifying",
+    "Verification": "evenhand.auditing.pack",
     "assign_regimes": "evenhand.metrics.cec",
     "audit": "evenhand.auditing.audit",
     "audit_given": "evenhand.auditing.given",
@@ -135,7 +135,7 @@ _HOME = {
     "search": "evenhand.searching.run",
     "sensitivity": "evenhand.auditing.audit",
     "show_versions": "evenhand.system.libraries",
-    "verify_pack": "evenhand.auditing.verifying",
+    "verify_pack": "evenhand.auditing.pack",
 }
 
 

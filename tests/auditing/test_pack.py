@@ -206,14 +206,14 @@ def test_what_is_not_a_pack_is_refused(pack, tmp_path, entries, words):
     ("entries", "words"),
     [
         ({"audit__toml": None}, "its manifest does not list 'audit.toml'"),
-        ({"audit__json": b"[]"}, "'audit.json' in 'new.zip' is not JSON of the kind 'evenhand.audit/3'"),
-        ({"audit__json": b'{"schema": "evenhand.audit/3"}'}, "is not JSON of the kind"),
+        ({"audit__json": b"[]"}, "'audit.json' in 'new.zip' is not complete JSON of the kind 'evenhand.audit/3'"),
+        ({"audit__json": b'{"schema": "evenhand.audit/3"}'}, "is not complete JSON of the kind"),
         ({"audit__json": b'{"schema": "other", "data": {"column_prints": {}}, "settings": {}}'}, "got 'other'"),
-        ({"audit__json": DEEP}, "is not JSON of the kind"),
-        ({"pack__json": b'{"schema": "evenhand.pack/1", "inputs": {"data": 3}}'}, "is not JSON of the kind"),
+        ({"audit__json": DEEP}, "is not complete JSON of the kind"),
+        ({"pack__json": b'{"schema": "evenhand.pack/1", "inputs": {"data": 3}}'}, "is not complete JSON of the kind"),
         (
             {"pack__json": b'{"schema": "evenhand.pack/1", "inputs": {}, "made_with": 1, "versions": {}}'},
-            "must be complete",
+            "is not complete JSON",
         ),
     ],
 )

@@ -128,8 +128,8 @@ def test_a_file_that_is_not_there_is_named(evenhand, pack, tmp_path):
 def test_a_pack_chooses_no_file_and_trusts_none(evenhand, folder, pack, tmp_path, monkeypatch):
     seen = []
     monkeypatch.setattr("evenhand.cli.jobs.audit_table", lambda path, plan: seen.append((path, plan)))
-    monkeypatch.setattr("evenhand.auditing.verifying._summary_of", lambda _: {"settings": {}, "data": {}})
-    monkeypatch.setattr("evenhand.auditing.verifying._people", lambda *_: ())
+    monkeypatch.setattr("evenhand.auditing.pack._summary_of", lambda _: {"settings": {}, "data": {}})
+    monkeypatch.setattr("evenhand.auditing.pack._people", lambda *_: ())
     hostile = PLAN + 'model = "/etc/passwd"\nreference = "../x.csv"\ntemplate = "/etc/passwd"\n'
     new = changed(pack, tmp_path / "pack.zip", audit__toml=hostile.encode())
     evenhand("verify", new, "--data", folder / "loans.csv", "--model", folder / "model")

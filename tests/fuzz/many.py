@@ -54,7 +54,7 @@ KINDS = [*MODELS, *DOCUMENTS]
 WITHSTOOD = ("refused", "accepted")
 _LIBRARIES = (
     *("xgboost", "lightgbm", "catboost", "onnx", "onnxruntime", "skops.io", "sklearn_pmml_model.auto_detect", "torch"),
-    *("numba", "evenhand.cli.jobs", "evenhand.auditing.history", "evenhand.auditing.verifying", "evenhand.training"),
+    *("numba", "evenhand.cli.jobs", "evenhand.auditing.history", "evenhand.auditing.pack", "evenhand.training"),
     *("evenhand.models.trees.libraries", "evenhand.models.trees.libraries", "evenhand.report.history"),
 )
 _TOGETHER = 10  # files that one copy opens

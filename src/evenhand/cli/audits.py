@@ -384,8 +384,8 @@ def _has_desktop() -> bool:
 
 
 if TYPE_CHECKING:
+    from evenhand.auditing.pack import Pack
     from evenhand.auditing.result import AuditResult
-    from evenhand.auditing.verifying import Pack
 
 
 def verify(
@@ -424,7 +424,7 @@ def verify(
           --financial LIMIT_BAL,BILL_AMT1,PAY_AMT1,PAY_0 --pack --out packed
       evenhand verify packed/pack.zip --data cards.csv
     """
-    from evenhand.auditing.verifying import compare_with_pack, read_pack
+    from evenhand.auditing.pack import read_pack, verify_pack
     from evenhand.inputs.tables import is_near
 
     read = read_pack(pack)
@@ -440,7 +440,7 @@ def verify(
     why = _cannot_run(read, files, has_config=config is not None)
     with TemporaryDirectory() as folder:
         result = None if why else _run_again(read, files, config, Path(folder), trust_pickle=trust_pickle)
-        found = compare_with_pack(read, result, inputs=files, tolerance=tolerance)
+        found = verify_pack(read, result, inputs=files, tolerance=tolerance)
     for sentence in (*found.sentences, *([f"The audit was not run again: {why}"] if why else [])):
         say(sentence)
     if not found.is_same:
@@ -453,7 +453,7 @@ def _cannot_run(pack: Pack, files: dict[str, Any], *, has_config: bool) -> str:
     missing = [f"--{role.replace('_', '-')} {name}" for role, name in needed.items() if role not in files]
     if "data" not in files and "data" not in needed:
         missing.insert(0, "--data")
-    if not pack.is_of_command and not has_config:
+    if pack.facts["made_with"] != "evenhand audit" and not has_config:
         missing.append(
             "--config with the columns (it was made in Python; README.txt in the pack describes an alternative)"
         )

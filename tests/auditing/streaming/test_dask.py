@@ -13,7 +13,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from evenhand.auditing.streaming import audit_stream, engines
+from evenhand.auditing.streaming import audit_stream
+from evenhand.auditing.streaming.engines.local import BatchWork
 from evenhand.exceptions import DataFileError, InvalidInputError, StreamError
 
 distributed = pytest.importorskip("distributed")
@@ -69,8 +70,8 @@ def test_workers_of_this_machine_do_the_reading_and_writing(tmp_path, model, peo
     def refuse(*_arguments):
         raise AssertionError("not here")
 
-    monkeypatch.setattr(engines.BatchWork, "rows", refuse)
-    monkeypatch.setattr(engines.BatchWork, "keep", refuse)
+    monkeypatch.setattr(BatchWork, "rows", refuse)
+    monkeypatch.setattr(BatchWork, "keep", refuse)
     found = streamed(model, people, tmp_path, engine="dask", n_jobs=1, evidence=False)
     assert found.provenance.n_people == len(people)
 

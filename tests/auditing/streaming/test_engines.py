@@ -115,7 +115,7 @@ def crews(monkeypatch):
     [("threads", 2), ("threads", 5), *(pytest.param("processes", n, marks=pytest.mark.slow) for n in (2, 3))],
 )
 def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monkeypatch, crews, engine, n_jobs):
-    monkeypatch.setattr("evenhand.auditing.streaming.stored._FEWEST_IN_RANGE", 100)
+    monkeypatch.setattr("evenhand.auditing.streaming.store._FEWEST_IN_RANGE", 100)
     monkeypatch.setattr("evenhand.metrics.excess._MOST_SUMS", 10_000)
     monkeypatch.setattr("evenhand.metrics.excess._ESTIMATES_AT_ONCE", 1)
     folders = [audited("workers", engine=name, n_jobs=n) / "audit" for name, n in (("threads", 1), (engine, n_jobs))]
@@ -238,10 +238,10 @@ def test_the_sentence_of_a_refused_batch_arrives_whole(audited, applicants, kind
 class _Elsewhere(Executor):
     """Its workers see other folders."""
 
-    def submit(self, fn, /, sent, *args):
+    def submit(self, fn, /, audit, sent, batch):
         sent.path.unlink(missing_ok=True)
         done = Future()
-        done.set_result(fn(sent, *args))
+        done.set_result(fn(audit, sent, batch))
         return done
 
 

@@ -13,15 +13,7 @@ import pytest
 from evenhand._version import __version__
 from evenhand.auditing.options import StreamOptions
 from evenhand.auditing.streaming.engines import spark
-from evenhand.auditing.streaming.engines import spark as spark_sessions
-from evenhand.auditing.streaming.engines.spark import (
-    AuditTask,
-    Landmarks,
-    SentRows,
-    at_rest,
-    looking_for,
-    unpacked_answers,
-)
+from evenhand.auditing.streaming.engines.spark import AuditTask, Landmarks, at_rest, looking_for
 from evenhand.auditing.streaming.store import Store
 from evenhand.exceptions import InvalidInputError, MissingExtraError, StreamError
 from evenhand.inputs.tables.arrow import ParquetFile
@@ -58,7 +50,7 @@ def _landmarks(folder):
 
 
 def _answers(task):
-    return list(unpacked_answers([tuple(row.to_pylist()[0].values()) for row in task.answers(iter([PLACES]))]))
+    return pickle.loads(b"".join(row.to_pylist()[0]["content"] for row in task.answers(iter([PLACES]))))
 
 
 @pytest.mark.parametrize(
@@ -101,15 +93,15 @@ def test_executors_without_python_are_told_in_one_line(tmp_path):
 def test_a_parcel_that_was_changed_or_removed_is_told_and_stops_the_others(tmp_path):
     stop = tmp_path / "stop"
     with parcel("anything", tmp_path) as sent:
-        task = AuditTask(sent, (SimpleNamespace(number=4),), None, stop)
+        task = AuditTask(sent, (SimpleNamespace(number=4),), stop)
         content = sent.path.read_bytes()
         sent.path.write_bytes(content[:-1] + b"?")
-        (refused,) = _answers(task)
+        refused = _answers(task)
         assert isinstance(refused, StreamError)
         assert "was changed after it was written" in str(refused)
-        assert _answers(task) == [None]  # as the first one left word to stop
+        assert _answers(task) is None  # as the first one left word to stop
         stop.unlink()
-    (refused,) = _answers(task)
+    refused = _answers(task)
     assert "does not see the folder of the audit" in str(refused)
 
 
@@ -134,9 +126,8 @@ class _Waiting(_Rows):
 def test_an_interrupted_audit_tells_executors_to_begin_no_further_batch(tmp_path, monkeypatch):
     monkeypatch.setattr(spark, "_POLL_SECONDS", 0.01)
     left = {number: SimpleNamespace(number=number) for number in range(3)}
-    cluster = spark._Cluster(n_tasks=2, is_shared=True)
     work = SimpleNamespace(store=Store(tmp_path))
-    run = spark._Run(_Waiting(folder=tmp_path), work, None, tmp_path / "stop", cluster)
+    run = spark._Run(_Waiting(folder=tmp_path), work, None, tmp_path / "stop", None)
 
     def interrupt():
         raise KeyboardInterrupt
@@ -148,52 +139,66 @@ def test_an_interrupted_audit_tells_executors_to_begin_no_further_batch(tmp_path
 
 def test_answers_of_any_length_come_back_whole(monkeypatch):
     monkeypatch.setattr("evenhand.auditing.streaming.engines.spark._MOST_BYTES", 7)
-    task = AuditTask(None, (SimpleNamespace(number=9),), None, None)
+    task = AuditTask(None, (SimpleNamespace(number=9),), None)
     refusal = InvalidInputError("A sentence that is longer than a message.")
     monkeypatch.setattr(AuditTask, "_answer", lambda _task, _batch: refusal)
     assert len(list(task.answers(iter([PLACES])))) > 10
-    (found,) = _answers(task)
-    assert (type(found), str(found)) == (InvalidInputError, str(refusal))
+    answer = _answers(task)
+    assert (type(answer), str(answer)) == (InvalidInputError, str(refusal))
 
 
-def test_rows_travel_whole():
+def test_rows_travel_whole_and_what_comes_back_is_kept(tmp_path, monkeypatch):
     table = pa.table({"income": [1.5, None], "state": ["NY", "TX"]})
-    work = SimpleNamespace(rows=lambda _batch: table, source=SimpleNamespace(where=lambda _batch: "'people' (batch 0)"))
-    sent = pickle.loads(pickle.dumps(SentRows.of(work, None)))
-    assert sent.table.equals(table)
-    assert sent.where == "'people' (batch 0)"
+    kept, seen = [], []
+    source = SimpleNamespace(where=lambda _batch: "'people' (batch 0)")
+    work = SimpleNamespace(rows=lambda _batch: table, source=source, keep=kept.append)
+
+    class _There:
+        def audited(self, batch, rows, where):
+            seen.append((batch.number, rows, where))
+            return {"batches/000000.npz": b"all of it"}
+
+    monkeypatch.setattr(spark, "_MOST_BYTES", 7)
+    monkeypatch.setattr(spark, "opened", lambda _sent: _There())
+    files = SimpleNamespace(SparkFiles=SimpleNamespace(get=lambda name: name))
+    monkeypatch.setattr(spark, "optional_module", lambda *_words: files)
+    with parcel("anything", tmp_path) as sent:
+        run = spark._Run(_Rows(), work, sent, tmp_path / "stop", 2)
+        assert run.job((SimpleNamespace(number=0),)) is None
+    assert kept == [{"batches/000000.npz": b"all of it"}]
+    ((number, rows, where),) = seen
+    assert rows.equals(table)
+    assert (number, where) == (0, "'people' (batch 0)")
 
 
 @pytest.mark.parametrize(
-    ("error", "is_lost"),
-    [
-        ("Python worker exited unexpectedly (crashed)", True),
-        ("Traceback:\n  x\nKeyError: 'income'\n\tat java.A", False),
-    ],
+    "error", ["Python worker exited unexpectedly (crashed)", "ExecutorLostFailure (executor 1 exited)"]
 )
-def test_only_lost_processes_are_worth_another_round(tmp_path, error, is_lost):
-    cluster = spark._Cluster(n_tasks=1, is_shared=True)
-    run = spark._Run(_Rows(RuntimeError(error)), None, None, tmp_path / "stop", cluster)
-    kind = spark._LostError if is_lost else StreamError
-    with pytest.raises(
-        kind, match="exited" if is_lost else r"finish the batches \(KeyError: 'income'\); continue with"
-    ):
-        run._job((SimpleNamespace(number=0),))
+def test_lost_processes_are_worth_another_round(tmp_path, error):
+    run = spark._Run(_Rows(RuntimeError(error)), None, None, tmp_path / "stop", None)
+    assert str(run.job((SimpleNamespace(number=0),))) == error
+
+
+def test_any_other_error_of_spark_is_told_in_one_line(tmp_path):
+    error = RuntimeError("Traceback:\n  x\nKeyError: 'income'\n\tat java.A")
+    run = spark._Run(_Rows(error), None, None, tmp_path / "stop", None)
+    with pytest.raises(StreamError, match=r"finish the batches \(KeyError: 'income'\); continue with"):
+        run.job((SimpleNamespace(number=0),))
 
 
 def test_without_pyspark_the_extra_is_named(tmp_path, monkeypatch, model, people, streamed):
-    monkeypatch.setitem(spark_sessions.sys.modules, "pyspark.sql", None)
+    monkeypatch.setitem(spark.sys.modules, "pyspark.sql", None)
     with pytest.raises(MissingExtraError, match=r"`engine='spark'` needs PySpark.*evenhand\[spark\]"):
         streamed(model, people, tmp_path, engine="spark")
 
 
 def test_no_server_at_the_address(monkeypatch):
     unused = SimpleNamespace(getActiveSession=lambda: None, builder=None)
-    monkeypatch.setattr(spark_sessions, "optional_module", lambda *_words: SimpleNamespace(SparkSession=unused))
+    monkeypatch.setattr(spark, "optional_module", lambda *_words: SimpleNamespace(SparkSession=unused))
     with pytest.raises(
         InvalidInputError, match=r"No Spark Connect server answers at 'sc://127\.0\.0\.1:1' \(.*refused"
     ):
-        spark_sessions.spark_session("sc://127.0.0.1:1")
+        spark.spark_session("sc://127.0.0.1:1")
 
 
 def test_a_session_that_cannot_be_started_says_what_spark_needs(monkeypatch):
@@ -203,17 +208,17 @@ def test_a_session_that_cannot_be_started_says_what_spark_needs(monkeypatch):
     builder = SimpleNamespace(getOrCreate=refuse)
     builder.master = lambda _address: builder
     session = SimpleNamespace(getActiveSession=lambda: None, builder=builder)
-    monkeypatch.setattr(spark_sessions, "optional_module", lambda *_words: SimpleNamespace(SparkSession=session))
+    monkeypatch.setattr(spark, "optional_module", lambda *_words: SimpleNamespace(SparkSession=session))
     monkeypatch.setenv("PYSPARK_PYTHON", "python")
     with pytest.raises(InvalidInputError, match=r"at 'local\[2\]' \(\[JAVA_GATEWAY_EXITED\].*needs Java 17"):
-        spark_sessions.spark_session("local[2]")
+        spark.spark_session("local[2]")
 
 
 def test_a_session_of_an_old_spark_is_refused(monkeypatch):
     active = SimpleNamespace(getActiveSession=lambda: SimpleNamespace(version="3.5.1"), builder=None)
-    monkeypatch.setattr(spark_sessions, "optional_module", lambda *_words: SimpleNamespace(SparkSession=active))
+    monkeypatch.setattr(spark, "optional_module", lambda *_words: SimpleNamespace(SparkSession=active))
     with pytest.raises(InvalidInputError, match=r"needs Spark 4 or newer, got 3\.5\.1"):
-        spark_sessions.spark_session(None)
+        spark.spark_session(None)
 
 
 @pytest.mark.parametrize("engine", ["local", "spark"])

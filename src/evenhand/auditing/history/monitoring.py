@@ -322,8 +322,9 @@ def _trend(
             rose, fell = (place if high == 0 else rose), (place if low == 0 else fell)
             high, low = max(0.0, high + z - _SLACK), max(0.0, low - z - _SLACK)
         half = normal_quantile(0.95) * error
-        ends = (value - half, value + half, expected, expected - limit, expected + limit)
-        points.append(TrendPoint(name, metric.value, metric.standard_error, *map(shown, ends), z, high, low))
+        ends = (shown(value - half), shown(value + half), shown(expected))
+        limits = (shown(expected - limit), shown(expected + limit))
+        points.append(TrendPoint(name, metric.value, metric.standard_error, *ends, *limits, z, high, low))
         if is_monitored and departure is None and (abs(z) > single or max(high, low) > drift):
             rule = "single" if abs(z) > single else "drift"
             is_up = z > 0 if rule == "single" else high > low

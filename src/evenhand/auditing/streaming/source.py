@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from numpy.typing import NDArray
 
 from evenhand.arrays import Ints
 from evenhand.exceptions import DataFileError, InvalidInputError
@@ -23,9 +22,6 @@ from evenhand.inputs.validation import check_group_names
 from evenhand.system.files import write_atomically
 from evenhand.system.hashing import person_hash
 from evenhand.system.threads import in_order, n_cores
-
-GPU_ROWS = 50_000
-"""Rows of a batch on a GPU: each batch costs CPU time that does not shrink with its rows."""
 
 _BATCHES, _FEWEST_ROWS, _MOST_ROWS = 128, 5_000, 25_000  # keeps many cores busy until shortly before the end
 
@@ -44,8 +40,6 @@ class Batch:
         Row groups of the file that hold them.
     skip
         Rows of those groups before the first.
-    is_whole
-        Whether they are all rows of those groups.
     """
 
     number: int
@@ -54,7 +48,6 @@ class Batch:
     file: int
     row_groups: tuple[int, ...]
     skip: int
-    is_whole: bool
 
 
 @dataclass(frozen=True)
@@ -69,14 +62,15 @@ class Source:
         Parquet files sorted by name.
     columns
         How the columns of these files are read.
-    batches
-        The batches, in row order.
+    batches, batch_rows
+        The batches, in row order, and their largest number of rows.
     """
 
     name: str
     files: tuple[ParquetFile, ...]
     columns: TypedColumns
     batches: tuple[Batch, ...]
+    batch_rows: int
 
     @property
     def n_rows(self) -> int:
@@ -98,11 +92,19 @@ class Source:
         """
         file = self.files[batch.file]
         with reading(self.where(batch)):
-            if batch.is_whole:
-                table = file.read_groups(batch.row_groups, columns)
-            else:
-                table = pa.concat_tables(_slice_of(file, batch, columns))
-            return self.columns.read(table, columns)
+            if batch.n_rows == sum(file.row_group_sizes[group] for group in batch.row_groups):
+                return self.columns.read(file.read_groups(batch.row_groups, columns), columns)
+            # A part of a row group: preceding rows are decoded and dropped piece by piece.
+            kept: list[pa.Table] = []
+            seen, last = 0, batch.skip + batch.n_rows
+            for piece in file.pieces(columns, batch.row_groups, min(batch.n_rows, 1 << 16)):
+                start, stop = max(batch.skip - seen, 0), min(last - seen, len(piece))
+                if start < stop:
+                    kept.append(piece.slice(start, stop - start))
+                seen += len(piece)
+                if seen >= last:
+                    break
+            return self.columns.read(pa.concat_tables(kept), columns)
 
 
 def open_source(file: TypedFile, batch_rows: int | None, spool: Path) -> Source:
@@ -126,21 +128,19 @@ def open_source(file: TypedFile, batch_rows: int | None, spool: Path) -> Source:
     if isinstance(file.raw, ParquetFiles):
         files, columns = file.raw.files, file.columns
     else:
-        files, columns = (ParquetFile(LocalFile(spool, file.raw.name)),), file.columns.written
         if not spool.exists():
             with write_atomically(spool) as temporary:
                 _write(file, temporary, batch_rows or _MOST_ROWS)
+        files, columns = (ParquetFile(LocalFile(spool, file.raw.name)).looked_at()[0],), file.columns.written
     batches: list[Batch] = []
     first_row, most = 0, rows_in_batch(sum(sum(part.row_group_sizes) for part in files), batch_rows)
     for place, part in enumerate(files):
-        sizes = part.row_group_sizes
-        for groups, skip, n in _cuts(sizes, most):
-            is_whole = skip == 0 and n == sum(sizes[group] for group in groups)
-            batches.append(Batch(len(batches), first_row, n, place, groups, skip, is_whole))
+        for groups, skip, n in _cuts(part.row_group_sizes, most):
+            batches.append(Batch(len(batches), first_row, n, place, groups, skip))
             first_row += n
     if not batches:
         raise DataFileError(f"{file.raw.where} has no rows.")
-    return Source(file.raw.name, files, columns, tuple(batches))
+    return Source(file.raw.name, files, columns, tuple(batches), most)
 
 
 def rows_in_batch(n_rows: int, asked: int | None) -> int:
@@ -186,40 +186,12 @@ def _cuts(sizes: Sequence[int], batch_rows: int) -> Iterator[tuple[tuple[int, ..
         yield tuple(held), 0, n_held
 
 
-def _slice_of(file: ParquetFile, batch: Batch, columns: Sequence[str]) -> Iterator[pa.Table]:
-    """The rows of a batch that is a part of its row group; preceding rows are decoded and dropped piece by piece."""
-    first, last, seen = batch.skip, batch.skip + batch.n_rows, 0
-    for piece in file.pieces(columns, batch.row_groups, min(batch.n_rows, 1 << 16)):
-        start, stop = max(first - seen, 0), min(last - seen, len(piece))
-        if start < stop:
-            yield piece.slice(start, stop - start)
-        seen += len(piece)
-        if seen >= last:
-            return
-
-
 _LEAST_OF_CELL = 500
 _ROWS_AT_ONCE = 1 << 20
 
 
-@dataclass(frozen=True, eq=False)
-class SampledReference:
-    """People of a source who represent all of them.
-
-    Attributes
-    ----------
-    rows
-        Their rows in the source, ascending.
-    how
-        How they were chosen, in words.
-    """
-
-    rows: Ints
-    how: str
-
-
-def sample_reference(source: Source, columns: Columns, n_people: int, seed: int) -> SampledReference:
-    """Choose the people whom all others are matched with and explained from.
+def sample_reference(source: Source, columns: Columns, n_people: int, seed: int) -> tuple[Ints, str]:
+    """Choose the people whom all others are matched with and explained from: their rows, ascending, and how, in words.
 
     Everyone, if there are no more than `n_people`. Otherwise the people with the lowest hashes of their row numbers,
     and at least 500 of each label and group, or all if there are fewer.
@@ -232,16 +204,15 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
     if n_people < 2:
         raise InvalidInputError(f"`reference_people` must be at least 2, got {n_people}.")
     only = Columns(columns.label, columns.group, (), (), columns.positive_label, columns.drop_missing)
-    lowest = _Lowest(n_people)
-    cells: dict[tuple[int, str], _Lowest] = {}
+    lowest = np.zeros(0, dtype=np.int64)
+    cells: dict[tuple[int, str], Ints] = {}
     counts: Counter[str] = Counter()
     n_usable = 0
     for batch in source.batches:
         people = only.people_of(source.read(batch, only.needed), source.where(batch))
         row = people.kept + batch.first_row
         n_usable += len(row)
-        hashes = person_hash(row, seed)
-        lowest.add(hashes, row)
+        lowest = _lowest(np.concatenate([lowest, row]), n_people, seed)
         if not len(people):
             continue
         counts.update(people.groups.counts)
@@ -250,26 +221,41 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
             for code, name in enumerate(people.groups.names):
                 chosen = (people.labels == label) & (people.groups.codes == code)
                 if chosen.any():
-                    cells.setdefault((label, name), _Lowest(_LEAST_OF_CELL)).add(hashes[chosen], row[chosen])
-    _check_cells(cells, source, columns)
+                    both = np.concatenate([cells.get((label, name), row[:0]), row[chosen]])
+                    cells[label, name] = _lowest(both, _LEAST_OF_CELL, seed)
+    groups, labels = sorted({group for _, group in cells}), sorted({label for label, _ in cells})
+    if len(groups) < 2:
+        raise InvalidInputError(
+            f"{source.name!r} holds only the group{'s' if not groups else ''} {groups}; at least two groups are "
+            "needed to compare."
+        )
+    if labels == [0] and columns.positive_label is not None:
+        raise InvalidInputError(
+            f"--positive-label {columns.positive_label!r} is not a value of the label of {source.name!r}."
+        )
+    if len(labels) < 2:
+        raise InvalidInputError(f"{source.name!r} holds only the label {labels[0]}; both 0 and 1 are needed.")
     if n_usable <= n_people:
-        return SampledReference(np.sort(lowest.rows), "all people of the source")
-    rows_found = np.unique(np.concatenate([lowest.rows, *(cell.rows for cell in cells.values())]))
-    return SampledReference(
-        rows_found,
-        f"{len(rows_found):,} of {n_usable:,} people of the source, at random (seed {seed}): the {n_people:,} with the "
-        f"lowest hashes of their row numbers, and at least {_LEAST_OF_CELL} of each label and group, if available",
+        return np.sort(lowest), "all people of the source"
+    rows = np.unique(np.concatenate([lowest, *cells.values()]))
+    return rows, (
+        f"{len(rows):,} of {n_usable:,} people of the source, at random (seed {seed}): the {n_people:,} with the "
+        f"lowest hashes of their row numbers, and at least {_LEAST_OF_CELL} of each label and group, if available"
     )
 
 
 def lowest_rows(n_rows: int, n_wanted: int, seed: int) -> Ints:
     """Row numbers with the lowest hashes, ascending."""
-    return np.sort(_lowest(n_rows, n_wanted, seed).rows)
+    lowest = np.zeros(0, dtype=np.int64)
+    for first in range(0, n_rows, _ROWS_AT_ONCE):
+        rows = np.arange(first, min(n_rows, first + _ROWS_AT_ONCE))
+        lowest = _lowest(np.concatenate([lowest, rows]), n_wanted, seed)
+    return np.sort(lowest)
 
 
 def hash_limit(n_rows: int, n_wanted: int, seed: int) -> int | None:
     """The hash up to which people are taken to get the wanted number; None for all."""
-    return None if n_wanted >= n_rows else int(_lowest(n_rows, n_wanted, seed).hashes.max())
+    return None if n_wanted >= n_rows else int(person_hash(lowest_rows(n_rows, n_wanted, seed), seed).max())
 
 
 def read_rows(source: Source, rows: Ints, columns: list[str]) -> pa.Table:
@@ -286,42 +272,8 @@ def read_rows(source: Source, rows: Ints, columns: list[str]) -> pa.Table:
     return pa.concat_tables(parts, promote_options="permissive").combine_chunks()
 
 
-@dataclass(eq=False)
-class _Lowest:
-    """The rows with the lowest hashes so far."""
-
-    n_wanted: int
-
-    def __post_init__(self) -> None:
-        self.hashes = np.zeros(0, dtype=np.uint64)
-        self.rows = np.zeros(0, dtype=np.int64)
-
-    def add(self, hashes: NDArray[np.uint64], rows: Ints) -> None:
-        hashes, rows = np.concatenate([self.hashes, hashes]), np.concatenate([self.rows, rows])
-        if len(rows) > self.n_wanted:
-            chosen = np.argpartition(hashes, self.n_wanted - 1)[: self.n_wanted]
-            hashes, rows = hashes[chosen], rows[chosen]
-        self.hashes, self.rows = hashes, rows
-
-
-def _lowest(n_rows: int, n_wanted: int, seed: int) -> _Lowest:
-    found = _Lowest(n_wanted)
-    for first in range(0, n_rows, _ROWS_AT_ONCE):
-        rows = np.arange(first, min(n_rows, first + _ROWS_AT_ONCE))
-        found.add(person_hash(rows, seed), rows)
-    return found
-
-
-def _check_cells(cells: dict[tuple[int, str], _Lowest], source: Source, columns: Columns) -> None:
-    groups, labels = sorted({group for _, group in cells}), sorted({label for label, _ in cells})
-    if len(groups) < 2:
-        raise InvalidInputError(
-            f"{source.name!r} holds only the group{'s' if not groups else ''} {groups}; at least two groups are "
-            "needed to compare."
-        )
-    if labels == [0] and columns.positive_label is not None:
-        raise InvalidInputError(
-            f"--positive-label {columns.positive_label!r} is not a value of the label of {source.name!r}."
-        )
-    if len(labels) < 2:
-        raise InvalidInputError(f"{source.name!r} holds only the label {labels[0]}; both 0 and 1 are needed.")
+def _lowest(rows: Ints, n_wanted: int, seed: int) -> Ints:
+    """The rows with the lowest hashes, in any order."""
+    if len(rows) <= n_wanted:
+        return rows
+    return rows[np.argpartition(person_hash(rows, seed), n_wanted - 1)[:n_wanted]]

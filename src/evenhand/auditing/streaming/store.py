@@ -1,15 +1,17 @@
-"""The folder of a streamed audit: the output of each finished batch, and how it is read."""
+"""The folder of a streamed audit: the output of each finished batch, and how it is read back."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from zipfile import BadZipFile
 
 import numpy as np
@@ -17,35 +19,18 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import torch
-from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from evenhand._version import __version__
 from evenhand.arrays import Floats, Ints
-from evenhand.auditing.batch import AuditSums, ScoreCounts
-from evenhand.auditing.finished import BatchOutput, BatchRecord, PairNulls
+from evenhand.auditing.finished import BatchOutput, BatchRecord, Merged, PairNulls
 from evenhand.auditing.fitted import Fitted
-from evenhand.auditing.triples import EvidenceSums
 from evenhand.exceptions import InvalidInputError, StreamError
-from evenhand.matching.diagnostics import MatchSums, Moments
-from evenhand.metrics.reason_codes import ReasonCounts
-from evenhand.metrics.triples import Triples, smallest_row
-from evenhand.models.protocol import AuditedModel
+from evenhand.metrics.triples import Parts, Triples, range_limits, smallest_row, triples_by_range
 from evenhand.system.files import remove_stale, write_atomically
+from evenhand.system.threads import Crew, Later
 
-_KNOWN = {
-    kind.__name__: kind
-    for kind in (
-        AuditSums,
-        BatchRecord,
-        EvidenceSums,
-        MatchSums,
-        Moments,
-        PairNulls,
-        ReasonCounts,
-        ScoreCounts,
-    )
-}
+T = TypeVar("T")
 
 
 def encode(value: Any) -> bytes:
@@ -58,14 +43,8 @@ def encode(value: Any) -> bytes:
     return file.getvalue()
 
 
-def save(path: str | os.PathLike[str], value: Any) -> None:
-    """Write such a file, completely or not at all."""
-    with write_atomically(path) as temporary:
-        temporary.write_bytes(encode(value))
-
-
-def load(path: str | os.PathLike[str]) -> Any:
-    """Read what `save` wrote.
+def load(path: Path, kind: type[T]) -> T:
+    """Read a file of what `encode` returned for a value of some kind.
 
     Raises
     ------
@@ -73,13 +52,16 @@ def load(path: str | os.PathLike[str]) -> Any:
         If the file is damaged.
     """
     try:
-        with Path(path).open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             header = json.loads(file["header"].tobytes().decode())
-            return _restored(header, {name: file[name] for name in file.files if name != "header"})
+            value = _restored(header, {name: file[name] for name in file.files if name != "header"})
+        if not isinstance(value, kind):
+            raise TypeError(f"it holds no {kind.__name__}")
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
         raise StreamError(
-            f"{os.fspath(path)!r} cannot be read ({error}); remove it to have its batch audited again."
+            f"{str(path)!r} cannot be read ({error}); remove it to have its batch audited again."
         ) from error
+    return value
 
 
 def _plain(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
@@ -87,7 +69,8 @@ def _plain(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
         arrays.append(value)
         return {"array": len(arrays) - 1}
     if is_dataclass(value) and not isinstance(value, type):
-        return {"kind": type(value).__name__, "fields": [_plain(getattr(value, f.name), arrays) for f in fields(value)]}
+        kind = f"{type(value).__module__}:{type(value).__name__}"
+        return {"kind": kind, "fields": [_plain(getattr(value, f.name), arrays) for f in fields(value)]}
     if isinstance(value, dict):
         return {"items": [[_plain(k, arrays), _plain(v, arrays)] for k, v in value.items()]}
     if isinstance(value, tuple):
@@ -110,27 +93,20 @@ def _restored(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
         return tuple(_restored(item, arrays) for item in value["tuple"])
     if "items" in value:
         return {_restored(k, arrays): _restored(v, arrays) for k, v in value["items"]}
-    kind: Any = _KNOWN[value["kind"]]
+    module, _, name = value["kind"].partition(":")
+    kind: Any = getattr(sys.modules.get(module), name, None)
+    if not module.startswith("evenhand.") or not isinstance(kind, type) or not is_dataclass(kind):
+        raise ValueError(f"{value['kind']!r} is not a kind of sums")
     return kind(*(_restored(item, arrays) for item in value["fields"]))
 
 
 _ROWS_AT_ONCE = 4096  # rows that are split into columns while they are in the processor's cache
 # Integers are stored in as few bytes as possible on disk, and converted to wider types in memory for calculation.
 _ON_DISK = {
-    "person": np.int64,
-    "unit": np.int64,
-    "person_row": np.int32,
-    "bucket": np.int16,
-    "other": np.int32,
-    "own": np.int32,
-    "match": np.int32,
-    "group": np.int16,
-    "other_group": np.int16,
-    "label": np.int8,
-    "rank": np.int8,
-    "n_within": np.int16,
-    "n_between": np.int16,
-    "n_declined": np.int16,
+    **dict.fromkeys(("person", "unit"), np.int64),
+    **dict.fromkeys(("person_row", "other", "own", "match"), np.int32),
+    **dict.fromkeys(("bucket", "group", "other_group", "n_within", "n_between", "n_declined"), np.int16),
+    **dict.fromkeys(("label", "rank"), np.int8),
 }
 _IN_MEMORY = dict.fromkeys(("group", "other_group"), np.int32)
 _NO_LIMITS = np.dtype((np.int16, (0,)))
@@ -175,27 +151,21 @@ class RowFile:
                [4, 5]])
         """
         try:
-            with path.open("rb") as file:
-                version = npy.read_magic(file)
-                read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
-                shape, is_fortran, dtype = read(file)
-                offset = file.tell()
-            kind = np.dtype((dtype, shape[1:]))
-            if dtype.hasobject or is_fortran or path.stat().st_size != offset + shape[0] * kind.itemsize:
+            rows = np.load(path, mmap_mode="r")
+            if path.stat().st_size != rows.offset + rows.nbytes:
                 raise ValueError("it is not as long as its header says")
-        except (OSError, ValueError, IndexError) as error:
+        except (OSError, ValueError, EOFError) as error:
             raise StreamError(
                 f"{str(path)!r} cannot be read ({error}); remove the .npz file next to it to have its batch audited "
                 "again."
             ) from error
-        return cls(path, kind, int(shape[0]), offset)
+        return cls(path, np.dtype((rows.dtype, rows.shape[1:])), len(rows), rows.offset)
 
     def rows(self, start: int, stop: int) -> NDArray[Any]:
         """Rows from `start` to before `stop`."""
-        found: NDArray[Any] = np.fromfile(
-            self.path, self.kind, count=stop - start, offset=self.offset + start * self.kind.itemsize
-        )
-        return found
+        start_byte = self.offset + start * self.kind.itemsize
+        rows: NDArray[Any] = np.fromfile(self.path, self.kind, count=stop - start, offset=start_byte)
+        return rows
 
 
 @dataclass(frozen=True)
@@ -222,26 +192,6 @@ class Slice:
         return self.stop - self.start
 
 
-def by_smallest_row(part: Triples) -> tuple[Ints, int]:
-    """The order with people outside the reference first, sorted by their lower row; and the number of their triples."""
-    is_inside = part.person_row >= 0
-    lowest = smallest_row(part)
-    order = np.argsort(lowest + is_inside * (lowest.max(initial=0) + 1), kind="stable")
-    return order, int((~is_inside).sum())
-
-
-def encode_index(part: Triples, order: Ints) -> NDArray[np.uint8]:
-    """The distance and the lower row of each triple, which are searched in all files."""
-    return _npy({"distance": part.distance, "smallest_row": smallest_row(part).astype(np.int32)}, order)
-
-
-def encode_triples(part: Triples, order: Ints) -> NDArray[np.uint8]:
-    """The content of the file of triples; columns to split by are stored in order, without names."""
-    columns = {name: getattr(part, name) for name in _KEPT}
-    columns |= {_by_name(place): codes for place, codes in enumerate(part.by.values())}
-    return _npy({n: v.astype(_ON_DISK.get(n, _plain_kind(n, v)), copy=False) for n, v in columns.items()}, order)
-
-
 def read_triples(slices: Sequence[Slice], before: Triples | None = None) -> Triples:
     """The triples of several slices, one after the other, after those of `before`.
 
@@ -253,19 +203,17 @@ def read_triples(slices: Sequence[Slice], before: Triples | None = None) -> Trip
         Triples that are already in memory.
     """
     first = 0 if before is None else len(before)
-    n = first + sum(len(part) for part in slices)
-    kind = slices[0].file.kind
-    columns: dict[str, NDArray[Any]] = {}
-    for name in _KEPT:
-        base, shape = (kind[name].base, kind[name].shape)
-        columns[name] = np.empty((n, *shape), dtype=_IN_MEMORY.get(name, base))
-    near_kind = _NO_LIMITS if slices[0].near is None else slices[0].near.kind
-    n_near: NDArray[Any] = np.empty((n, *near_kind.shape), near_kind.base)
+    n = first + sum(map(len, slices))
+    kind, near = slices[0].file.kind, slices[0].near
+    near_kind = _NO_LIMITS if near is None else near.kind
+    columns: dict[str, NDArray[Any]] = {
+        name: np.empty((n, *kind[name].shape), dtype=_IN_MEMORY.get(name, kind[name].base)) for name in _KEPT
+    }
+    columns["n_near"] = np.empty((n, *near_kind.shape), dtype=near_kind.base)
     by = {name: np.empty(n, dtype=np.int64) for name in slices[0].codes}
     if before is not None:
         for name, values in columns.items():
             values[:first] = getattr(before, name)
-        n_near[:first] = before.n_near
         for name, codes in by.items():
             codes[:first] = before.by[name]
     for part in slices:
@@ -273,26 +221,19 @@ def read_triples(slices: Sequence[Slice], before: Triples | None = None) -> Trip
             stop = min(start + _ROWS_AT_ONCE, part.stop)
             place = slice(first, first + stop - start)
             records = part.file.rows(start, stop)
-            for name, values in columns.items():
-                values[place] = records[name]
+            for name in _KEPT:
+                columns[name][place] = records[name]
             if part.near is not None:
-                n_near[place] = part.near.rows(start, stop)
+                columns["n_near"][place] = part.near.rows(start, stop)
             for k, (name, codes) in enumerate(part.codes.items()):
-                by[name][place] = codes[records[_by_name(k)]]
+                by[name][place] = codes[records[f"by {k}"]]
             first = place.stop
-    return Triples(**columns, n_near=n_near, by=by)
+    return Triples(**columns, by=by)
 
 
-def _npy(columns: Mapping[str, NDArray[Any]], order: Ints) -> NDArray[np.uint8]:
-    """A `.npy` file of records with the columns' values in a given order, assembled in place."""
-    kind = np.dtype([(name, values.dtype, values.shape[1:]) for name, values in columns.items()])
-    header = BytesIO()
-    npy.write_array_header_1_0(
-        header, {"descr": npy.dtype_to_descr(kind), "fortran_order": False, "shape": (len(order),)}
-    )
-    content = np.empty(header.tell() + len(order) * kind.itemsize, dtype=np.uint8)
-    content[: header.tell()] = np.frombuffer(header.getvalue(), dtype=np.uint8)
-    records = content[header.tell() :].view(kind)
+def _npy(columns: Mapping[str, NDArray[Any]], order: Ints) -> pa.Buffer:
+    """A `.npy` file of records with the columns' values in a given order."""
+    records = np.empty(len(order), [(name, values.dtype, values.shape[1:]) for name, values in columns.items()])
     # Torch releases the interpreter lock while it takes rows; NumPy does not.
     rows = torch.from_numpy(order)
     ordered = {name: torch.from_numpy(values).index_select(0, rows).numpy() for name, values in columns.items()}
@@ -300,15 +241,9 @@ def _npy(columns: Mapping[str, NDArray[Any]], order: Ints) -> NDArray[np.uint8]:
         place = slice(first, first + _ROWS_AT_ONCE)
         for name, values in ordered.items():
             records[name][place] = values[place]
-    return content
-
-
-def _by_name(place: int) -> str:
-    return f"by {place}"
-
-
-def _plain_kind(name: str, values: NDArray[Any]) -> np.dtype[Any]:
-    return np.dtype(np.int32) if name.startswith("by ") else values.dtype
+    file = BytesIO()
+    np.save(file, records)
+    return pa.py_buffer(file.getbuffer())
 
 
 @contextmanager
@@ -330,28 +265,15 @@ def writing(folder: Path, kept: str) -> Iterator[None]:
         raise StreamError(f"{str(folder)!r} cannot be written: {reason}; {kept}.") from error
 
 
-@dataclass(frozen=True, eq=False)
-class BatchFiles:
-    """Files of a batch by their paths in the folder of the audit; the last one marks the batch as finished."""
+BatchFiles = dict[str, pa.Buffer]
+"""Files of a batch by their paths in the folder of the audit; the last one marks the batch as finished."""
 
-    number: int
-    contents: Mapping[str, pa.Buffer]
-
-
-_PAIR_SCHEMA = pa.schema(
-    {
-        **dict.fromkeys(("person", "match"), pa.int64()),
-        "distance": pa.float64(),
-        **dict.fromkeys(("group", "other_group"), pa.string()),
-        "label": pa.int64(),
-        **dict.fromkeys(("score", "match_score"), pa.float64()),
-        **dict.fromkeys(("decision", "match_decision"), pa.int64()),
-        **dict.fromkeys(("cec", "placebo_cec", "input_gap", "reasoning_gap"), pa.float64()),
-        "regime": pa.string(),
-        **dict.fromkeys(("shared_reasons", "q_value"), pa.float64()),
-        "is_negligible": pa.bool_(),
-    }
-)
+# Types of the columns of pairs and reasons, the same for every batch, whatever its values; other columns are numbers.
+_COLUMN_TYPES = {
+    **dict.fromkeys(("person", "match", "label", "decision", "match_decision"), pa.int64()),
+    **dict.fromkeys(("person_id", "match_id", "group", "other_group", "regime"), pa.string()),
+    "is_negligible": pa.bool_(),
+}
 
 
 def _name(number: int, ending: str) -> str:
@@ -362,44 +284,35 @@ def _name(number: int, ending: str) -> str:
 
 def encode_batch(output: BatchOutput) -> BatchFiles:
     """The files of a batch, created where it is audited."""
-    record, contents = output.record, dict[str, pa.Buffer]()
+    record, contents = output.record, BatchFiles()
     if output.pairs is not None:
-        contents["pairs"] = _parquet(output.pairs, _schema_of(output.pairs))
+        contents["pairs"] = _parquet(
+            output.pairs, {name: _COLUMN_TYPES.get(name, pa.float64()) for name in output.pairs}
+        )
     if output.reasons is not None:
-        contents["reasons"] = _parquet(output.reasons, _schema_of_reasons(output.reasons))
+        names = map(str, output.reasons)
+        kinds = {n: pa.float64() if n.startswith("share_") else _COLUMN_TYPES.get(n, pa.string()) for n in names}
+        contents["reasons"] = _parquet(output.reasons, kinds)
     if output.screened is not None and len(output.screened):
         contents["screened.parquet"] = _parquet(output.screened.assign(**{"": output.screened_groups}))
-    if output.triples is not None:
-        order, n_outside = by_smallest_row(output.triples)
-        record = replace(record, n_outside=n_outside)
-        contents["triples.npy"] = pa.py_buffer(encode_triples(output.triples, order))
-        contents["index.npy"] = pa.py_buffer(encode_index(output.triples, order))
+    if (triples := output.triples) is not None:
+        # People outside the reference come first, sorted by their lower row.
+        is_inside, lowest = triples.person_row >= 0, smallest_row(triples)
+        order = np.argsort(lowest + is_inside * (lowest.max(initial=0) + 1), kind="stable")
+        record = replace(record, n_outside=int((~is_inside).sum()))
+        stored = {name: getattr(triples, name) for name in _KEPT}
+        stored = {name: v.astype(_ON_DISK.get(name, v.dtype), copy=False) for name, v in stored.items()}
+        stored |= {f"by {k}": codes.astype(np.int32, copy=False) for k, codes in enumerate(triples.by.values())}
+        contents["triples.npy"] = _npy(stored, order)
+        contents["index.npy"] = _npy({"distance": triples.distance, "smallest_row": lowest.astype(np.int32)}, order)
         contents["nulls.npz"] = pa.py_buffer(encode(output.nulls))
     contents["npz"] = pa.py_buffer(encode(record))
-    return BatchFiles(record.number, {_name(record.number, ending): content for ending, content in contents.items()})
+    return {_name(record.number, ending): content for ending, content in contents.items()}
 
 
-def _schema_of(pairs: pd.DataFrame) -> pa.Schema:
-    """Types of the pair table's columns; the same for every batch, whatever its values."""
-    further = {"person_id": pa.string(), "match_id": pa.string(), "sample_weight": pa.float64()}
-    return pa.schema(
-        [*_PAIR_SCHEMA, *(pa.field(name, kind) for name, kind in further.items() if name in pairs.columns)]
-    )
-
-
-def _schema_of_reasons(reasons: pd.DataFrame) -> pa.Schema:
-    """Types of the columns of reasons, even if no one in a batch is declined or has that many."""
-    kinds = {"person": pa.int64(), "decision": pa.int64()}
-    return pa.schema(
-        {
-            name: pa.float64() if name.startswith("share_") else kinds.get(name, pa.string())
-            for name in map(str, reasons.columns)
-        }
-    )
-
-
-def _parquet(table: pd.DataFrame, schema: pa.Schema | None = None) -> pa.Buffer:
+def _parquet(table: pd.DataFrame, kinds: Mapping[Any, pa.DataType] | None = None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
+    schema = None if kinds is None else pa.schema(dict(kinds))
     pq.write_table(pa.Table.from_pandas(table, schema, preserve_index=False, nthreads=1), sink)
     return sink.getvalue()
 
@@ -434,29 +347,23 @@ class Store:
     def _file(self, number: int, ending: str) -> Path:
         return self.folder / _name(number, ending)
 
-    def is_finished(self, number: int) -> bool:
-        """Whether a batch has all its files."""
-        return self._file(number, "npz").exists()
-
     def finished(self) -> set[int]:
         """Numbers of the batches that have all their files."""
         return {int(path.stem) for path in (self.folder / "batches").glob("[0-9]*.npz") if path.stem.isdigit()}
 
     def write(self, files: BatchFiles) -> None:
         """Keep the output of a batch; the file that marks it as finished comes last."""
-        for name, content in files.contents.items():
+        for name, content in files.items():
             with write_atomically(self.folder / name) as temporary, temporary.open("wb") as file:
                 file.write(content)
 
     def record(self, number: int) -> BatchRecord:
         """The stored output of a batch."""
-        found: BatchRecord = load(self._file(number, "npz"))
-        return found
+        return load(self._file(number, "npz"), BatchRecord)
 
     def nulls(self, number: int) -> PairNulls:
         """The values from which the q-values of a batch's pairs are computed."""
-        found: PairNulls = load(self._file(number, "nulls.npz"))
-        return found
+        return load(self._file(number, "nulls.npz"), PairNulls)
 
     def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
         """Features and groups of the people of a batch who are screened for proxies."""
@@ -471,13 +378,9 @@ class Store:
         table = pq.read_table(self._file(number, "pairs"), columns=list(columns))
         return [table.column(name).to_numpy() for name in columns]
 
-    def pair_table(self, number: int) -> pd.DataFrame:
-        """The pair table of a batch."""
-        return pd.read_parquet(self._file(number, "pairs"))
-
-    def reason_table(self, number: int) -> pd.DataFrame:
-        """The table of reasons of a batch."""
-        return pd.read_parquet(self._file(number, "reasons"))
+    def table(self, number: int, what: str) -> pd.DataFrame:
+        """The table of a batch's "pairs" or "reasons"."""
+        return pd.read_parquet(self._file(number, what))
 
     def write_q_values(self, number: int, q_value: Floats) -> None:
         """Add q-values to the pair table of a batch."""
@@ -493,27 +396,15 @@ class Store:
         file = RowFile.open(self._file(number, "triples.npy"))
         return Slice(file, RowFile.open(near) if near.exists() else None, 0, file.n_rows, codes)
 
-    def write_near(self, number: int, n_near: Ints) -> None:
-        """Store the numbers of triples within the distance limits."""
-        with write_atomically(self._file(number, "near.npy")) as temporary, temporary.open("wb") as file:
-            np.save(file, n_near.astype(np.int16))
+    def index(self, number: int, n: int | None = None) -> NDArray[Any]:
+        """The distance and the lower reference row of a batch's triples, or of the first `n`."""
+        file = RowFile.open(self._file(number, "index.npy"))
+        return file.rows(0, file.n_rows if n is None else n)
 
     def distances(self, number: int) -> Floats:
         """Distances of the triples of a batch."""
-        file = RowFile.open(self._file(number, "index.npy"))
-        found: Floats = np.ascontiguousarray(file.rows(0, file.n_rows)["distance"])
-        return found
-
-    def smallest_rows(self, number: int, n_outside: int) -> Ints:
-        """The lower of the two reference rows in each triple of someone outside the reference, ascending."""
-        file = RowFile.open(self._file(number, "index.npy"))
-        rows: Ints = file.rows(0, n_outside)["smallest_row"].astype(np.int64)
-        return rows
-
-    def write_table(self, name: str, table: pd.DataFrame) -> None:
-        """Write a table as Parquet."""
-        with write_atomically(self.folder / name) as temporary:
-            table.to_parquet(temporary, index=False)
+        distances: Floats = np.ascontiguousarray(self.index(number)["distance"])
+        return distances
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Write plain data."""
@@ -532,40 +423,20 @@ class Store:
         if not path.exists():
             return None
         try:
-            found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+            value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise StreamError(f"{str(path)!r} is damaged ({error}); start again in a different folder.") from error
-        return found
+        return value
 
 
-_NAME = "manifest.json"
-_FORM = "evenhand.stream/3"
+MANIFEST = "manifest.json"
+_FORM = "evenhand.stream/4"
 _PROBE_PEOPLE = 64
 _SAME = 1e-4  # scores of the same model agree better than this on any machine
 
 
-def model_probe(model: AuditedModel, reference: Fitted) -> dict[str, Any]:
-    """A description of a model and its scores of a few people, to recognize a different model."""
-    n = len(reference.pool)
-    rows = torch.as_tensor(np.linspace(0, n - 1, min(n, _PROBE_PEOPLE)).astype(np.int64), device=model.device)
-    with torch.no_grad():
-        scores = model.margin(reference.pool.x[rows]).double().cpu().numpy()
-    return {"kind": model.kind, "scores": scores.tolist()}
-
-
-def is_begun(store: Store) -> bool:
-    """Whether a folder holds an audit."""
-    return store.read_json(_NAME) is not None
-
-
 def check_resumable(
-    store: Store,
-    *,
-    resume: bool,
-    source: str,
-    reference: str,
-    model: Mapping[str, Any],
-    settings: Mapping[str, Any],
+    store: Store, fitted: Fitted, *, resume: bool, source: str, reference: str, settings: Mapping[str, Any]
 ) -> None:
     """Write the manifest of a new audit, or compare it with that of the audit to resume.
 
@@ -574,56 +445,154 @@ def check_resumable(
     InvalidInputError
         If the folder holds an audit and `resume` is False, or holds a different audit.
     """
-    now = json.loads(
-        json.dumps(
-            {
-                "form": _FORM,
-                "evenhand": __version__,
-                "source": source,
-                "reference": reference,
-                "model": dict(model),
-                "settings": dict(settings),
-            }
-        )
-    )
-    before = store.read_json(_NAME)
+    # The scores of a few people, by which a different model is recognized.
+    model, n = fitted.model, len(fitted.pool)
+    rows = torch.as_tensor(np.linspace(0, n - 1, min(n, _PROBE_PEOPLE)).astype(np.int64), device=model.device)
+    with torch.no_grad():
+        scores = model.margin(fitted.pool.x[rows]).double().cpu().numpy()
+    manifest = {
+        "form": _FORM,
+        "evenhand": __version__,
+        "source": source,
+        "reference": reference,
+        "model": {"kind": model.kind, "scores": scores.tolist()},
+        "settings": settings,
+    }
+    before, now = store.read_json(MANIFEST), json.loads(json.dumps(manifest))
     if before is None:
-        store.write_json(_NAME, now)
-        return
-    if not resume:
+        store.write_json(MANIFEST, now)
+    elif not resume:
         raise InvalidInputError(
             f"`out` already holds an audit, {str(store.folder)!r}; pass `resume=True` (--resume) to continue it, or "
             "choose a different folder."
         )
-    changed = _changes(before, now)
-    if changed:
+    elif changes := _changes(before, now):
         raise InvalidInputError(
-            f"The audit in {str(store.folder)!r} cannot be resumed because {'; '.join(changed)}. Start again in "
+            f"The audit in {str(store.folder)!r} cannot be resumed because {'; '.join(changes)}. Start again in "
             "a different folder, or restore what it was started with."
         )
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs, in words."""
-    found = []
+    changes = []
     if before.get("form") != now["form"] or before.get("evenhand") != now["evenhand"]:
-        found.append(f"it was started with evenhand {before.get('evenhand')} and this is {now['evenhand']}")
+        changes.append(f"it was started with evenhand {before.get('evenhand')} and this is {now['evenhand']}")
     if before.get("source") != now["source"]:
-        found.append("the source has changed")
+        changes.append("the source has changed")
     is_same_reference = before.get("reference") == now["reference"]
+    first, second = before.get("model", {}), now["model"]
     # The scores of different people say nothing about the model.
-    if is_same_reference and not _is_same_model(before.get("model", {}), now["model"]):
-        found.append("the model has changed")
+    if is_same_reference and not (
+        first.get("kind") == second["kind"]
+        and len(first["scores"]) == len(second["scores"])
+        and np.allclose(first["scores"], second["scores"], rtol=_SAME, atol=_SAME)
+    ):
+        changes.append("the model has changed")
     old, new = before.get("settings", {}), now["settings"]
     names = sorted(name for name in {*old, *new} if old.get(name) != new.get(name))
-    found += [f"{name} was {old.get(name)!r} and is {new.get(name)!r}" for name in names]
-    if not found and not is_same_reference:
-        found.append("the reference has changed")
-    return found
+    changes += [f"{name} was {old.get(name)!r} and is {new.get(name)!r}" for name in names]
+    if not changes and not is_same_reference:
+        changes.append("the reference has changed")
+    return changes
 
 
-def _is_same_model(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    first, second = before.get("scores", []), now["scores"]
-    if before.get("kind") != now["kind"] or len(first) != len(second):
-        return False
-    return bool(np.allclose(first, second, rtol=_SAME, atol=_SAME))
+_RANGES, _FEWEST_IN_RANGE, _MOST_IN_RANGE = 64, 50_000, 200_000  # enough work for many cores
+
+
+@dataclass(frozen=True, eq=False)
+class StoredBatches(Store):
+    """The finished batches of a folder: a `FinishedBatches`.
+
+    Attributes
+    ----------
+    all_numbers
+        Every batch, including those without people.
+    crew
+        Workers that read files at the same time; the metrics are the same to the last bit for any.
+    """
+
+    all_numbers: Sequence[int]
+    crew: Crew
+
+    def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts:
+        """The triples of all batches, with each person's number within limits of distance."""
+        assert merged.sums.evidence is not None
+        values = {name: tuple(counts) for name, counts in merged.sums.approvals.items()}
+        codes = {
+            number: {
+                name: np.array([values[name].index(value) for value in texts], dtype=np.int64)
+                for name, texts in by.items()
+            }
+            for number, by in merged.by_values.items()
+        }
+
+        def write_near(number: int) -> None:
+            near = read_triples([self.slice_of(number, codes[number])]).within(limits).n_near
+            with write_atomically(self._file(number, "near.npy")) as temporary, temporary.open("wb") as file:
+                np.save(file, near.astype(np.int16))
+
+        for _ in self.crew.in_order(write_near, merged.numbers):
+            pass
+        return StoredTriples(self, merged.n_outside, codes, n_reference, merged.sums.evidence.n_left_out)
+
+
+@dataclass(frozen=True, eq=False)
+class StoredTriples:
+    """The triples of all batches: a `metrics.triples.Parts`.
+
+    Attributes
+    ----------
+    store
+        Where they are.
+    n_outside
+        For each batch with triples, how many belong to people outside the reference.
+    codes
+        For each batch, how its codes of the columns to split by map to those of all batches.
+    """
+
+    store: Store
+    n_outside: Mapping[int, int]
+    codes: Mapping[int, Mapping[str, Ints]]
+    n_reference: int
+    n_left_out: int
+
+    @cached_property
+    def _files(self) -> dict[int, Slice]:
+        """All triples of each batch."""
+        return {number: self.store.slice_of(number, self.codes[number]) for number in self.n_outside}
+
+    def parts(self) -> Iterable[Triples]:
+        """The triples of each batch."""
+        return Later(lambda part: read_triples([part]), tuple(self._files.values()))
+
+    def ranges(self) -> Iterable[tuple[Triples, int, int]]:
+        """Triples by ranges of the reference."""
+        limits, files, inside = self._limits, self._files, self._inside  # what is sent to processes
+        places = {
+            number: np.searchsorted(self.store.index(number, n)["smallest_row"], limits).tolist()
+            for number, n in self.n_outside.items()
+        }
+        places_inside = triples_by_range(inside, limits)
+
+        def read(k: int) -> tuple[Triples, int, int]:
+            low, high = limits[k : k + 2]
+            slices = [replace(files[number], start=place[k], stop=place[k + 1]) for number, place in places.items()]
+            return read_triples(slices, inside.rows(places_inside[k])), low, high
+
+        return Later(read, range(len(limits) - 1))
+
+    @cached_property
+    def _limits(self) -> list[int]:
+        """Ends of ranges of the reference with about the same number of triples each."""
+        counts = np.zeros(self.n_reference, dtype=np.int64)
+        for number, n in self.n_outside.items():
+            counts += np.bincount(self.store.index(number, n)["smallest_row"], minlength=self.n_reference)
+        if len(self._inside):
+            counts += np.bincount(smallest_row(self._inside), minlength=self.n_reference)
+        return range_limits(counts, min(max(counts.sum() // _RANGES, _FEWEST_IN_RANGE), _MOST_IN_RANGE))
+
+    @cached_property
+    def _inside(self) -> Triples:
+        """Triples of people in the reference, whose number does not exceed its size."""
+        return read_triples([replace(self._files[number], start=n) for number, n in self.n_outside.items()])

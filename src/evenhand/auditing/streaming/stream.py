@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from concurrent.futures import BrokenExecutor
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import BrokenExecutor, Executor
 from dataclasses import asdict, dataclass, replace
 from dataclasses import fields as fields_of
 from pathlib import Path
@@ -16,10 +15,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import torch
-from numpy.typing import NDArray
 
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble
 from evenhand.auditing.audit import options_of
+from evenhand.auditing.batch import audit_batch
 from evenhand.auditing.direction import check_direction, notes_on_label, notes_on_scales
 from evenhand.auditing.finished import merge_batches
 from evenhand.auditing.fitted import (
@@ -34,346 +33,32 @@ from evenhand.auditing.fitted import (
 from evenhand.auditing.identity import reference_hash
 from evenhand.auditing.options import AuditOptions, StreamOptions
 from evenhand.auditing.result import AuditResult
+from evenhand.auditing.sample import ExplainedPairs, PairSample
 from evenhand.auditing.sections.proxies import PROXY_PEOPLE
-from evenhand.auditing.streaming.engines import BatchWork, engine_of
-from evenhand.auditing.streaming.engines.local import BatchContext, computes_here
-from evenhand.auditing.streaming.engines.spark import at_rest
-from evenhand.auditing.streaming.source import (
-    GPU_ROWS,
-    Source,
-    hash_limit,
-    lowest_rows,
-    open_source,
-    read_rows,
-    rows_in_batch,
-    sample_reference,
-)
-from evenhand.auditing.streaming.store import Store, check_resumable, model_probe, writing
-from evenhand.auditing.streaming.stored import StoredBatches, StoredPairs, save_sample
+from evenhand.auditing.streaming.engines.dask import run_on_dask
+from evenhand.auditing.streaming.engines.local import BatchWork, run_locally, run_on_executor
+from evenhand.auditing.streaming.engines.spark import at_rest, run_on_spark
+from evenhand.auditing.streaming.source import Source, hash_limit, lowest_rows, open_source, read_rows, sample_reference
+from evenhand.auditing.streaming.store import Store, StoredBatches, check_resumable, encode, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
 from evenhand.inputs.checking import CHECKED_ROWS, unasked, without_unfit
 from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
-from evenhand.inputs.people import Columns, People, check_counted
+from evenhand.inputs.people import Columns, check_counted
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.tables import open_table, typed
-from evenhand.inputs.tables.raw import RawTable, shown
+from evenhand.inputs.tables.raw import shown
 from evenhand.inputs.validation import check_columns, check_group_names
 from evenhand.models.introspection import input_columns
+from evenhand.system.files import write_atomically
 from evenhand.system.processes import Processes, Workers
-from evenhand.system.terminal import progress
 from evenhand.system.terminal import progress as shown_progress
 from evenhand.system.threads import MOST_THREADS, Crew, Threads, n_cores, one_thread_each, return_freed_memory
 
-
-@dataclass(frozen=True, eq=False)
-class OpenedPeople:
-    """The people to audit, before anything is known about the model.
-
-    Attributes
-    ----------
-    people, columns
-        Their rows in batches, and the roles of the columns; unfit columns are not features.
-    reading
-        How the files were read.
-    batch_rows
-        Largest number of people in a batch.
-    content, version
-        SHA-256 of the files, and a description of their version; empty if there are no versions.
-    left_out
-        What a reader must know about columns that were left out.
-    """
-
-    people: Source
-    columns: Columns
-    reading: ReadOptions
-    batch_rows: int
-    content: str
-    version: str
-    left_out: tuple[str, ...]
-
-    @property
-    def versions(self) -> dict[str, str]:
-        """The version by name, if there is one."""
-        return {"source version": self.version} if self.version else {}
-
-
-def open_people(
-    raw: RawTable,
-    columns: Columns,
-    reading: ReadOptions,
-    how: StreamOptions,
-    store: Store,
-    *,
-    asked: Sequence[str],
-    is_named: bool,
-) -> OpenedPeople:
-    """Read the columns of a table once, and split its people into batches.
-
-    Parameters
-    ----------
-    raw, columns, reading
-        The table as stored, the roles of its columns, and how to read them.
-    how, store
-        Size of batches, and the folder for what is converted.
-    asked, is_named
-        Features that the user named, and whether the model names its features.
-
-    Raises
-    ------
-    InvalidInputError
-        If the model needs an id, a date or a saved index that the user did not name.
-    DataFileError
-        If the rows cannot be read, or a column is invalid or ambiguous.
-    StreamError
-        If the converted rows cannot be written.
-    """
-    content, version = raw.fingerprint(), raw.version
-    spool = fingerprint_plain([content, asdict(reading), columns.needed])
-    file = typed(raw, columns.needed, reading)
-    batch_rows = how.batch_rows
-    if batch_rows is None and (how.device or "").startswith("cuda"):
-        batch_rows = GPU_ROWS
-    with writing(store.folder, "nothing has been audited yet"):
-        people = open_source(file, batch_rows, store.folder / f"source-{spool}.parquet")
-    first = _first_rows(people, unasked(columns, asked))
-    columns, left_out = without_unfit(columns, first, asked=asked, is_named=is_named)
-    rows = rows_in_batch(people.n_rows, batch_rows)
-    return OpenedPeople(people, columns, reading, rows, content, version, left_out)
-
-
-def _first_rows(source: Source, columns: list[str]) -> pd.DataFrame:
-    """The number of rows that an audit in memory checks for ids and dates."""
-    rows = np.arange(min(source.n_rows, CHECKED_ROWS))
-    table: pd.DataFrame = read_rows(source, rows, columns).to_pandas(use_threads=False) if columns else pd.DataFrame()
-    return table
-
-
-def n_workers(how: StreamOptions) -> int:
-    """Batches audited at the same time on this machine."""
-    return n_cores() if how.n_jobs is None else how.n_jobs
-
-
-def run_batches(
-    context: BatchContext, source: Source, store: Store, how: StreamOptions, is_shown: bool, pool: Workers
-) -> None:
-    """Audit the batches that are not finished yet, and record who did.
-
-    Raises
-    ------
-    EvenhandError
-        The error of an engine, extended by the number of batches that are kept.
-    """
-    left = [batch for batch in source.batches if not store.is_finished(batch.number)]
-    if not left:
-        return
-    n = len(source.batches)
-    engine = engine_of(how, pool)
-    with progress("batches", n, is_shown=is_shown, done=n - len(left)) as advance:
-        try:
-            who = engine(BatchWork(context, source, store), left, lambda: advance(""))
-        except EvenhandError as error:
-            raise type(error)(f"{str(error).rstrip('.')}. {_kept(source, store)}") from error
-        except KeyboardInterrupt as interrupt:
-            if any(store.is_finished(batch.number) for batch in source.batches):
-                interrupt.add_note(f"{_kept(source, store)} Continue with `resume=True` (--resume).")
-            raise
-    store.write_json("engine.json", {"batches": len(left), "engine": who})
-
-
-def _kept(source: Source, store: Store) -> str:
-    n_done = sum(store.is_finished(batch.number) for batch in source.batches)
-    return f"{n_done} of {len(source.batches)} batches are finished and kept in {str(store.folder)!r}."
-
-
+_GPU_ROWS = 50_000  # in a batch on a GPU, where each batch costs CPU time that does not shrink with its rows
 _MANY_PEOPLE = 500_000  # whose evidence is worth starting processes for, if they do not run yet
-
-
-@contextmanager
-def finishing(how: StreamOptions, pool: Workers, people: Source, reference: Fitted, store: Store) -> Iterator[Crew]:
-    """Who works on batches, each of which is read where it is worked on; processes that are not needed are ended.
-
-    Raises
-    ------
-    StreamError
-        If a process is lost.
-    """
-    is_many = min(pool.n_workers, len(people.batches)) > MOST_THREADS
-    is_local = how.engine in ("local", "processes") and computes_here(reference)
-    repays = pool.is_started or (reference.evidence is not None and people.n_rows >= _MANY_PEOPLE)
-    try:
-        if is_many and is_local and repays:
-            yield Processes(pool, store.folder)
-        else:
-            pool.end()
-            yield Threads(min(pool.n_workers, MOST_THREADS))
-    except BrokenExecutor as lost:
-        raise StreamError(
-            f"A worker was lost after the last batch ({type(lost).__name__}: {first_line(lost)}); it may have run out "
-            f"of memory: all {len(people.batches)} batches are kept, so use fewer workers, and continue with "
-            "`resume=True` (--resume)."
-        ) from lost
-
-
-def reference_table(reference: Any, columns: list[str], reading: ReadOptions) -> pa.Table:
-    """Columns of the reference, which is a table in memory or anything that `evenhand.read_table` accepts.
-
-    Raises
-    ------
-    InvalidInputError
-        If a column is missing.
-    InvalidTypeError
-        If the reference is not a table.
-    """
-    who = "The reference must have the columns of the source, which"
-    table = None if isinstance(reference, (str, os.PathLike)) else _in_memory(reference)
-    if table is not None:
-        return table.select(check_columns(columns, table.column_names, who))
-    if not isinstance(reference, (str, os.PathLike)) and not hasattr(reference, "__arrow_c_stream__"):
-        raise InvalidTypeError(
-            "`reference` must be the path of a file, an address or a pandas, polars or pyarrow table, got "
-            f"{type(reference).__name__}."
-        )
-    raw = open_table(reference, reading)
-    return typed(raw, check_columns(columns, raw.schema.names, who), reading).table
-
-
-def _in_memory(reference: Any) -> pa.Table | None:
-    """The table if it is already in memory; None for any other source."""
-    if isinstance(reference, pa.Table):
-        return reference
-    frame = nw.from_native(reference, eager_only=True, pass_through=True)
-    return frame.to_arrow() if isinstance(frame, nw.DataFrame) else None
-
-
 # Each draw has a separate seed, so that draws for different purposes are independent.
 _REFERENCE_SEED, _EVIDENCE_SEED = 1_000_003, 2_000_003
 _MOST_KNOWN_VALUES = 20_000_000  # attributions of the reference kept in memory: 160 MB in single precision
-
-
-@dataclass(frozen=True, eq=False)
-class StreamPlan:
-    """What is determined before the first batch.
-
-    Attributes
-    ----------
-    context
-        What every batch needs.
-    reference_hash, how
-        SHA-256 of the reference, and a description of how it was chosen.
-    is_separate
-        Whether the reference is not drawn from the source.
-    notes
-        What a reader must know about the threshold and about units.
-    """
-
-    context: BatchContext
-    reference_hash: str
-    how: str
-    is_separate: bool
-    notes: tuple[str, ...]
-
-
-def plan_stream(
-    model: Any,
-    opened: OpenedPeople,
-    reference: Any,
-    options: AuditOptions,
-    how: StreamOptions,
-) -> StreamPlan:
-    """Choose and fit the reference.
-
-    Raises
-    ------
-    InvalidInputError
-        If the people of the reference cannot be used, or the model cannot be audited on them.
-    """
-    people, columns, seed = opened.people, opened.columns, options.random_state
-    financial = check_columns(options.financial_features, columns.features, "`financial_features`")
-    chosen_rows, table, words = _reference_rows(opened, reference, how.reference_people, seed)
-    pool = columns.people_of(table, "The reference")
-    if pool.sample_weight is not None:
-        check_counted(pool.sample_weight, columns.sample_weight)
-    audited = audited_model(_on_device(model, how.device), _of_probabilities(options), pool.table)
-    unit = unit_of_weight(pool)
-    try:
-        pool = in_units(as_seen_by(audited, pool, options, where="the reference"), unit)
-    except (InvalidInputError, InvalidTypeError) as error:
-        raise type(error)(f"The reference: {error}") from None
-    _check_pool(pool)
-    check_finances_apart(pool, financial)
-    if options.favorable is None:
-        check_direction(audited, pool)
-    options, on_threshold = settled_options(model, audited, options, financial)
-    notes = (*notes_on_scales(model, audited, pool.table), *on_threshold)
-    with one_thread_each():
-        fitted = with_known(Fitted.of(audited, options, pool, people.n_rows), people.n_rows)
-    n_compared = how.evidence_people
-    context = BatchContext(
-        reference=fitted,
-        columns=columns,
-        reference_rows=chosen_rows,
-        screened=lowest_rows(people.n_rows, PROXY_PEOPLE, seed) if options.evidence else np.zeros(0, dtype=np.int64),
-        evidence_seed=seed + _EVIDENCE_SEED,
-        evidence_below=None if n_compared is None else hash_limit(people.n_rows, n_compared, seed + _EVIDENCE_SEED),
-        unit_of_weight=unit,
-    )
-    return StreamPlan(context, fingerprint_table(table.to_pandas()), words, reference is not None, notes)
-
-
-def _reference_rows(
-    opened: OpenedPeople,
-    reference: Any,
-    n_people: int,
-    random_state: int,
-) -> tuple[NDArray[np.int64] | None, pa.Table, str]:
-    """The reference's rows in the source, if it comes from there; its table; and a description of its origin."""
-    source, columns = opened.people, opened.columns
-    if reference is None:
-        sampled = sample_reference(source, columns, n_people, random_state + _REFERENCE_SEED)
-        return sampled.rows, read_rows(source, sampled.rows, columns.needed), sampled.how
-    table = reference_table(reference, columns.needed, opened.reading)
-    return None, table, f"{len(table):,} people given as the reference"
-
-
-def with_known(reference: Fitted, n_rows: int) -> Fitted:
-    """The reference with its people explained beforehand, if memory allows and most are needed repeatedly."""
-    pool, evidence = reference.pool, reference.evidence
-    n_values = pool.x.numel() * len(pool.groups.names)
-    if n_values > _MOST_KNOWN_VALUES or n_rows < 2 * len(pool):
-        return reference
-    if evidence is not None and 3 * n_values <= _MOST_KNOWN_VALUES:
-        halved = evidence.explainer
-        known = replace(halved, explainer=halved.explainer.knowing(pool.x, pool.labels))
-        evidence = replace(evidence, explainer=known)
-    return replace(reference, explainer=reference.explainer.knowing(pool.x, pool.labels), evidence=evidence)
-
-
-def _check_pool(pool: People) -> None:
-    check_group_names(pool.groups.counts, "reference")
-    labels = np.unique(pool.labels)
-    if len(labels) < 2:
-        raise InvalidInputError(f"The reference holds only the label {labels[0]}; both 0 and 1 are needed.")
-
-
-def _of_probabilities(options: AuditOptions) -> AuditOptions:
-    """Reject an outcome that is a value."""
-    if options.unit is None:
-        return options
-    raise InvalidInputError(
-        f"An outcome in {options.unit!r} is audited in memory: use `audit` or `audit_given`, or drop `unit` (--unit) "
-        "out."
-    )
-
-
-def _on_device(model: Any, device: str | None) -> Any:
-    """Move the model to the device."""
-    if device is None:
-        return model
-    if device.startswith("cuda") and not torch.cuda.is_available():
-        raise InvalidInputError(f"`device` is {device!r}, but this machine has no GPU that torch can use.")
-    if not isinstance(model, torch.nn.Module):
-        raise InvalidInputError(f"`device` only applies to torch modules, got a {type(model).__name__}; leave it out.")
-    return model.to(device)
 
 
 def audit_stream(
@@ -458,16 +143,20 @@ def audit_stream(
     >>> found.provenance.n_people, len(list(found.pairs_path.glob("*.parquet")))
     (600, 3)
     """
-    _check_order(model)
-    roles, how, rest = columns or ColumnOptions(), stream or StreamOptions(), dict(fields)
-    roles = replace(roles, **{f.name: _tuple(rest.pop(f.name)) for f in fields_of(roles) if f.name in rest})
+    if isinstance(model, (str, os.PathLike)):
+        raise InvalidTypeError(
+            f"`audit_stream` takes the model first and the people second, audit_stream(model, source, ...), got the "
+            f"path {shown(os.fspath(model))!r} as the model; `evenhand.load_model` reads a model from a file."
+        )
+    roles, how, reading = columns or ColumnOptions(), stream or StreamOptions(), reading or ReadOptions()
+    rest: dict[str, Any] = {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+    roles = replace(roles, **{f.name: rest.pop(f.name) for f in fields_of(roles) if f.name in rest})
     how = replace(how, **{f.name: rest.pop(f.name) for f in fields_of(how) if f.name in rest})
     options = options_of("eh.audit_stream", options, rest, financial_features, audit_stream)
     store = Store.prepared(Path(out))
-    reading = reading or ReadOptions()
     raw = open_table(at_rest(source, how, store, roles.ids), reading, folder=store.folder)
     named = input_columns(model) if roles.features is None else roles.features
-    table_columns = Columns.among(
+    used = Columns.among(
         raw.schema.names,
         label,
         group,
@@ -475,72 +164,220 @@ def audit_stream(
         financial=options.financial_features,
         favorable=options.favorable,
     )
+    batch_rows = how.batch_rows
+    if batch_rows is None and (how.device or "").startswith("cuda"):
+        batch_rows = _GPU_ROWS
+    content = raw.fingerprint()
+    versions = {"source version": raw.version} if raw.version else {}
+    spool = store.folder / f"source-{fingerprint_plain([content, asdict(reading), used.needed])}.parquet"
+    file = typed(raw, used.needed, reading)
+    with writing(store.folder, "nothing has been audited yet"):
+        people = open_source(file, batch_rows, spool)
+    how = replace(how, batch_rows=people.batch_rows)
     asked = (*options.financial_features, *roles.keep_inputs, *(roles.features or ()))
-    opened = open_people(raw, table_columns, reading, how, store, asked=asked, is_named=named is not None)
-    how = replace(how, batch_rows=opened.batch_rows)
+    first = pd.DataFrame()
+    if checked := unasked(used, asked):
+        first = read_rows(people, np.arange(min(people.n_rows, CHECKED_ROWS)), checked).to_pandas(use_threads=False)
+    used, left_out = without_unfit(used, first, asked=asked, is_named=named is not None)
     on_label = notes_on_label(label, options.favorable) if roles.positive_label is None else ()
-    plan = plan_stream(model, opened, reference, options, how)
-    _check_same(plan, opened, store, how)
-    with Workers(n_workers(how)) as pool:
-        run_batches(plan.context, opened.people, store, how, progress, pool)
-        return_freed_memory()
-        return _finished(plan, opened, store, how, progress, on_label, pool)
-
-
-def _tuple(value: Any) -> Any:
-    return tuple(value) if isinstance(value, list) else value
-
-
-def _check_order(model: Any) -> None:
-    if isinstance(model, (str, os.PathLike)):
-        raise InvalidTypeError(
-            f"`audit_stream` takes the model first and the people second, audit_stream(model, source, ...), got the "
-            f"path {shown(os.fspath(model))!r} as the model; `evenhand.load_model` reads a model from a file."
-        )
-
-
-def _check_same(plan: StreamPlan, opened: OpenedPeople, store: Store, how: StreamOptions) -> None:
-    """Reject a folder that holds a different audit, or one that was not to be resumed."""
-    fitted = plan.context.reference
+    work, table, origin, notes = _planned(model, used, people, store, reference, reading, options, how)
     check_resumable(
         store,
+        work.fitted,
         resume=how.resume,
-        source=opened.content,
-        reference=plan.reference_hash,
-        model=model_probe(fitted.model, fitted),
-        settings=_decisive(plan, opened, how),
+        source=content,
+        reference=fingerprint_table(table.to_pandas()),
+        settings={
+            # Limits do not affect batches.
+            **{name: value for name, value in asdict(work.fitted.settings).items() if name != "limits"},
+            **asdict(used),
+            **asdict(reading),
+            "batch_rows": how.batch_rows,
+            "reference_people": how.reference_people if reference is None else None,
+            "evidence_people": how.evidence_people,
+            **versions,
+        },
     )
+    with Workers(n_cores() if how.n_jobs is None else how.n_jobs) as pool:
+        run_batches(work, how, progress, pool)
+        return_freed_memory()
+        hashes, warnings = {"source files": content, **versions}, (*people.columns.notes, *on_label, *left_out)
+        try:
+            return _finished(work, how, progress, pool, origin, notes, hashes, warnings)
+        except BrokenExecutor as lost:
+            raise StreamError(
+                f"A worker was lost after the last batch ({type(lost).__name__}: {first_line(lost)}); it may have run "
+                f"out of memory: all {len(people.batches)} batches are kept, so use fewer workers, and continue with "
+                "`resume=True` (--resume)."
+            ) from lost
 
 
-def _decisive(plan: StreamPlan, opened: OpenedPeople, how: StreamOptions) -> dict[str, Any]:
-    """All options that must be the same for an audit to be resumed, as plain data; limits do not affect batches."""
-    options = plan.context.reference.settings
-    return {
-        **{name: value for name, value in asdict(options).items() if name != "limits"},
-        **asdict(opened.columns),
-        **asdict(opened.reading),
-        "batch_rows": how.batch_rows,
-        "reference_people": None if plan.is_separate else how.reference_people,
-        "evidence_people": how.evidence_people,
-        **opened.versions,
-    }
+def _planned(
+    model: Any,
+    columns: Columns,
+    people: Source,
+    store: Store,
+    reference: Any,
+    reading: ReadOptions,
+    options: AuditOptions,
+    how: StreamOptions,
+) -> tuple[BatchWork, pa.Table, str, tuple[str, ...]]:
+    """What batches need, fitted on the reference; the reference, its origin in words, and notes for a reader.
+
+    Raises
+    ------
+    InvalidInputError
+        If the people of the reference cannot be used, or the model cannot be audited on them.
+    """
+    seed = options.random_state
+    financial = check_columns(options.financial_features, columns.features, "`financial_features`")
+    rows = None
+    if reference is None:
+        rows, origin = sample_reference(people, columns, how.reference_people, seed + _REFERENCE_SEED)
+        table = read_rows(people, rows, columns.needed)
+    else:
+        table = reference_table(reference, columns.needed, reading)
+        origin = f"{len(table):,} people given as the reference"
+    pool = columns.people_of(table, "The reference")
+    if pool.sample_weight is not None:
+        check_counted(pool.sample_weight, columns.sample_weight)
+    if options.unit is not None:
+        raise InvalidInputError(
+            f"An outcome in {options.unit!r} is audited in memory: use `audit` or `audit_given`, or drop `unit` "
+            "(--unit)."
+        )
+    if how.device is not None:
+        if how.device.startswith("cuda") and not torch.cuda.is_available():
+            raise InvalidInputError(f"`device` is {how.device!r}, but this machine has no GPU that torch can use.")
+        if not isinstance(model, torch.nn.Module):
+            kind = type(model).__name__
+            raise InvalidInputError(f"`device` only applies to torch modules, got a {kind}; leave it out.")
+        model = model.to(how.device)
+    audited = audited_model(model, options, pool.table)
+    unit = unit_of_weight(pool)
+    try:
+        pool = in_units(as_seen_by(audited, pool, options, where="the reference"), unit)
+    except (InvalidInputError, InvalidTypeError) as error:
+        raise type(error)(f"The reference: {error}") from None
+    check_group_names(pool.groups.counts, "reference")
+    labels = np.unique(pool.labels)
+    if len(labels) < 2:
+        raise InvalidInputError(f"The reference holds only the label {labels[0]}; both 0 and 1 are needed.")
+    check_finances_apart(pool, financial)
+    if options.favorable is None:
+        check_direction(audited, pool)
+    options, on_threshold = settled_options(model, audited, options, financial)
+    with one_thread_each():
+        fitted = with_known(Fitted.of(audited, options, pool, people.n_rows), people.n_rows)
+    n_compared, evidence_seed = how.evidence_people, seed + _EVIDENCE_SEED
+    work = BatchWork(
+        fitted=fitted,
+        columns=columns,
+        source=people,
+        store=store,
+        reference_rows=rows,
+        screened=lowest_rows(people.n_rows, PROXY_PEOPLE, seed) if options.evidence else np.zeros(0, dtype=np.int64),
+        evidence_seed=evidence_seed,
+        evidence_below=None if n_compared is None else hash_limit(people.n_rows, n_compared, evidence_seed),
+        unit_of_weight=unit,
+    )
+    return work, table, origin, (*notes_on_scales(model, audited, pool.table), *on_threshold)
+
+
+def reference_table(reference: Any, columns: list[str], reading: ReadOptions) -> pa.Table:
+    """Columns of the reference, which is a table in memory or anything that `evenhand.read_table` accepts.
+
+    Raises
+    ------
+    InvalidInputError
+        If a column is missing.
+    InvalidTypeError
+        If the reference is not a table.
+    """
+    who = "The reference must have the columns of the source, which"
+    frame = nw.from_native(reference, eager_only=True, pass_through=True)
+    if isinstance(frame, nw.DataFrame):
+        table = frame.to_arrow()
+        return table.select(check_columns(columns, table.column_names, who))
+    if not isinstance(reference, (str, os.PathLike)) and not hasattr(reference, "__arrow_c_stream__"):
+        raise InvalidTypeError(
+            "`reference` must be the path of a file, an address or a pandas, polars or pyarrow table, got "
+            f"{type(reference).__name__}."
+        )
+    raw = open_table(reference, reading)
+    return typed(raw, check_columns(columns, raw.schema.names, who), reading).table
+
+
+def with_known(reference: Fitted, n_rows: int) -> Fitted:
+    """The reference with its people explained beforehand, if memory allows and most are needed repeatedly."""
+    pool, evidence = reference.pool, reference.evidence
+    n_values = pool.x.numel() * len(pool.groups.names)
+    if n_values > _MOST_KNOWN_VALUES or n_rows < 2 * len(pool):
+        return reference
+    if evidence is not None and 3 * n_values <= _MOST_KNOWN_VALUES:
+        halved = evidence.explainer
+        known = replace(halved, explainer=halved.explainer.knowing(pool.x, pool.labels))
+        evidence = replace(evidence, explainer=known)
+    return replace(reference, explainer=reference.explainer.knowing(pool.x, pool.labels), evidence=evidence)
+
+
+def run_batches(work: BatchWork, how: StreamOptions, is_shown: bool, pool: Workers) -> None:
+    """Audit the batches that are not finished yet, and record who did.
+
+    Raises
+    ------
+    EvenhandError
+        The error of an engine, extended by the number of batches that are kept.
+    """
+    store, n, finished = work.store, len(work.source.batches), work.store.finished()
+    left = [batch for batch in work.source.batches if batch.number not in finished]
+    if not left:
+        return
+
+    def kept() -> str:
+        return f"{len(store.finished())} of {n} batches are finished and kept in {str(store.folder)!r}."
+
+    with shown_progress("batches", n, is_shown=is_shown, done=n - len(left)) as advance:
+        todo = (work, left, lambda: advance(""))
+        try:
+            if isinstance(how.engine, Executor):
+                who = run_on_executor(*todo, how.engine)
+            elif how.engine == "dask":
+                who = run_on_dask(*todo, how.scheduler, pool.n_workers)
+            elif how.engine == "spark":
+                who = run_on_spark(*todo, how.scheduler)
+            else:
+                who = run_locally(*todo, how.engine, pool)
+        except EvenhandError as error:
+            raise type(error)(f"{str(error).rstrip('.')}. {kept()}") from error
+        except KeyboardInterrupt as interrupt:
+            if store.finished():
+                interrupt.add_note(f"{kept()} Continue with `resume=True` (--resume).")
+            raise
+    store.write_json("engine.json", {"batches": len(left), "engine": who})
 
 
 def _finished(
-    plan: StreamPlan,
-    opened: OpenedPeople,
-    store: Store,
+    work: BatchWork,
     how: StreamOptions,
     is_shown: bool,
-    on_label: tuple[str, ...],
     processes: Workers,
+    origin: str,
+    notes: tuple[str, ...],
+    hashes: Mapping[str, str],
+    warnings: tuple[str, ...],
 ) -> AuditResult:
-    """The result of finished batches; `on_label` says what a reader must know about the label."""
-    context, people = plan.context, opened.people
+    """The result of finished batches, each of which is read where it is worked on."""
+    store, people, pool = work.store, work.source, work.fitted.pool
     n = len(people.batches)
-    pool = context.reference.pool
+    crew: Crew = Threads(min(processes.n_workers, MOST_THREADS))
+    is_many = min(processes.n_workers, n) > MOST_THREADS
+    is_worthwhile = processes.is_started or (work.fitted.evidence is not None and people.n_rows >= _MANY_PEOPLE)
+    if is_many and is_worthwhile and how.engine in ("local", "processes") and work.fitted.model.device.type == "cpu":
+        crew = Processes(processes, store.folder)
+    else:
+        processes.end()
     with (
-        finishing(how, processes, people, context.reference, store) as crew,
         one_thread_each(),
         writing(store.folder, f"all {n} batches are kept: free some space and continue with `resume=True` (--resume)"),
         shown_progress("metrics", FINISHING_STEPS + 1, is_shown=is_shown) as advance,
@@ -549,31 +386,94 @@ def _finished(
         merged = merge_batches(batches)
         if merged is None:
             raise StreamError(f"{people.name!r} has no row with both a label and a group; no one can be audited.")
-        check_counted(merged.sums.weights[:, 1], context.columns.sample_weight)
-        is_drawn = plan.is_separate or len(pool) < int(merged.sums.n_people.sum())
+        check_counted(merged.sums.weights[:, 1], work.columns.sample_weight)
+        is_drawn = work.reference_rows is None or len(pool) < int(merged.sums.n_people.sum())
         result = assemble(
-            context.reference,
+            work.fitted,
             batches,
             merged,
-            StoredPairs(store, merged.numbers, people, context.columns, context.reference),
+            StoredPairs(work, merged.numbers),
             n_reference=len(pool) if is_drawn else None,
-            notes=plan.notes,
-            hashes={
-                "source files": opened.content,
-                **opened.versions,
-                **({"reference": reference_hash(pool)} if is_drawn else {}),
-            },
+            notes=notes,
+            hashes={**hashes, **({"reference": reference_hash(pool)} if is_drawn else {})},
             stream={
                 "n_batches": n,
                 "batch_rows": how.batch_rows,
-                "reference": plan.how,
-                "evidence_people": None if context.evidence_below is None else how.evidence_people,
+                "reference": origin,
+                "evidence_people": None if work.evidence_below is None else how.evidence_people,
             },
             folder=store.folder,
             advance=advance,
         )
-        result = replace(result, warnings=(*people.columns.notes, *on_label, *opened.left_out, *result.warnings))
-        save_sample(store, result.pairs_sample)
+        result = replace(result, warnings=(*warnings, *result.warnings))
+        _save_sample(store.folder / "sample", result.pairs_sample)
         advance("sample of pairs")
         result.to_json(store.folder / "audit.json")
     return result
+
+
+def _save_sample(folder: Path, sample: PairSample) -> None:
+    """Keep a sample beside the pairs."""
+    content = sample.to_dict()
+    for name in ("pairs", "values", "match_values"):
+        del content[name]
+        with write_atomically(folder / f"{name}.parquet") as temporary:
+            getattr(sample, name).to_parquet(temporary, index=False)
+    with write_atomically(folder / "sample.npz") as temporary:
+        temporary.write_bytes(encode(content))
+
+
+@dataclass(frozen=True, eq=False)
+class StoredPairs:
+    """The pair tables of a folder: a `PairSource`.
+
+    Attributes
+    ----------
+    work, numbers
+        What was audited, and its batches that have people.
+    """
+
+    work: BatchWork
+    numbers: Sequence[int]
+
+    def parts(self) -> Iterator[pd.DataFrame]:
+        """The pair table of each batch."""
+        crew = Threads(min(n_cores(), MOST_THREADS))
+        return crew.in_order(lambda number: self.work.store.table(number, "pairs"), self.numbers)
+
+    def of_person(self, person: int) -> pd.DataFrame:
+        """The pairs of one person."""
+        places = self.work.source.batches
+        number = next((b.number for b in places if b.first_row <= person < b.first_row + b.n_rows), -1)
+        pairs = self.work.store.table(number if number in self.numbers else self.numbers[0], "pairs")
+        return pairs[pairs["person"] == person]
+
+    def explained(self, pairs: pd.DataFrame) -> ExplainedPairs:
+        """Values and attributions of some pairs, whose people are read and explained again."""
+        fitted, columns, source = replace(self.work.fitted, evidence=None), self.work.columns, self.work.source
+        match_values = fitted.pool.table.iloc[pairs["match"].to_numpy()].reset_index(drop=True)
+        if not len(pairs):
+            nothing = np.zeros((0, match_values.shape[1]), dtype=np.float32)
+            none = np.zeros((0, fitted.settings.n_reasons), dtype=np.int64)
+            return ExplainedPairs(match_values, match_values, nothing, nothing, none, none)
+        rows = np.unique(pairs["person"].to_numpy(dtype=np.int64))
+        where, names = repr(source.name), fitted.pool.groups.names
+        people = columns.people_of(read_rows(source, rows, columns.needed), where)
+        people = as_seen_by(fitted.model, people, fitted.settings, pool=fitted.pool, where=where)
+        batch = audit_batch(fitted, people)
+        person = np.searchsorted(rows, pairs["person"].to_numpy(dtype=np.int64))
+        other_group = pairs["other_group"].map({name: code for code, name in enumerate(names)}).to_numpy(dtype=np.int64)
+        place = pd.Series(np.arange(len(batch.pairs)), index=[batch.pairs.person, batch.pairs.other_group])
+        which = place.loc[list(zip(person, other_group, strict=True))].to_numpy()
+        return ExplainedPairs(
+            values=people.table.iloc[person].reset_index(drop=True),
+            match_values=match_values,
+            attributions=batch.attributions[person],
+            match_attributions=batch.scored.match_attributions[which],
+            reasons=batch.reasons.people.codes[person],
+            match_reasons=batch.reasons.source.pool.codes[pairs["match"].to_numpy()],
+        )
+
+    def reason_parts(self) -> Iterator[pd.DataFrame]:
+        """The table of reasons of each batch."""
+        return (self.work.store.table(number, "reasons") for number in self.numbers)

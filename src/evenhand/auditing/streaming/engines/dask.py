@@ -5,15 +5,13 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from dataclasses import replace
+from itertools import islice
 from typing import Any
 
-import pyarrow as pa
-
-from evenhand.auditing.streaming.engines.local import BatchContext, BatchWork, audited, on_worker
+from evenhand.auditing.streaming.engines.local import BatchWork, on_worker
 from evenhand.auditing.streaming.source import Batch
-from evenhand.auditing.streaming.store import BatchFiles
-from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError
+from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError, first_line
 from evenhand.system.libraries import optional_module
 
 _IN_FLIGHT_PER_THREAD = 2
@@ -25,7 +23,7 @@ _MOST_IDLE_ROUNDS = 3
 def run_on_dask(
     work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], scheduler: str | None, n_workers: int
 ) -> str:
-    """Audit batches on the workers of a Dask cluster: a `BatchEngine`, except for the scheduler and the workers.
+    """Audit batches on the workers of a Dask cluster.
 
     Parameters
     ----------
@@ -54,7 +52,9 @@ def run_on_dask(
         while left:
             n_before = len(left)
             try:
-                _dask_round(distributed, client, work, left, advance, is_local=scheduler is None)
+                for batch in _kept(distributed, client, work, list(left.values()), is_local=scheduler is None):
+                    del left[batch.number]
+                    advance()
             except distributed.KilledWorker as error:
                 raise StreamError(
                     f"A batch crashed several Dask workers in a row ({error.last_worker}); give the "
@@ -73,49 +73,39 @@ def run_on_dask(
     return "Dask"
 
 
-def _dask_round(
-    distributed: Any,
-    client: Any,
-    work: BatchWork,
-    left: dict[int, Batch],
-    advance: Callable[[], None],
-    *,
-    is_local: bool,
-) -> None:
-    """Send the reference to every worker, then batches as workers become free, and cross off those that are kept."""
-    shared = client.scatter(work.with_absolute_paths() if is_local else work.context, broadcast=True, hash=False)
-    waiting = iter(list(left.values()))
+def _kept(
+    distributed: Any, client: Any, work: BatchWork, batches: Sequence[Batch], *, is_local: bool
+) -> Iterator[Batch]:
+    """Send the reference to every worker, then batches as workers become free; those that are kept."""
+    sent = work.with_absolute_paths() if is_local else replace(work, source=replace(work.source, files=(), batches=()))
+    shared = client.scatter(sent, broadcast=True, hash=False)
+    n_threads = sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
+    waiting, batch_of = iter(batches), dict[str, Batch]()
     running = distributed.as_completed()
 
-    def submit() -> bool:
-        batch = next(waiting, None)
-        if batch is None:
-            return False
-        if is_local:
-            running.add(client.submit(_keep_on_worker, shared, batch, pure=False))
-            return True
-        with warnings.catch_warnings():
-            # Rows travel with the task, so that a task can be sent again if its worker is lost.
-            warnings.filterwarnings("ignore", "Sending large graph")
-            arguments = (shared, batch, work.rows(batch), work.source.where(batch))
-            running.add(client.submit(_audit_on_worker, *arguments, pure=False))
-        return True
+    def submit(n: int) -> None:
+        for batch in islice(waiting, n):
+            with warnings.catch_warnings():
+                # Rows travel with the task, so that a task can be sent again if its worker is lost.
+                warnings.filterwarnings("ignore", "Sending large graph")
+                if is_local:
+                    future = client.submit(on_worker, BatchWork.audit, shared, batch, pure=False)
+                else:
+                    rows = work.rows(batch), work.source.where(batch)
+                    future = client.submit(on_worker, BatchWork.audited, shared, batch, *rows, pure=False)
+            batch_of[future.key] = batch
+            running.add(future)
 
-    n_threads = sum(worker["nthreads"] for worker in client.scheduler_info(n_workers=-1)["workers"].values())
-    for _ in range(_IN_FLIGHT_PER_THREAD * max(1, n_threads)):
-        if not submit():
-            break
+    submit(_IN_FLIGHT_PER_THREAD * max(1, n_threads))
     for future in running:
-        found = future.result()
+        files = future.result()
         future.release()
-        if isinstance(found, Exception):
-            raise found
-        if isinstance(found, BatchFiles):
-            work.keep(found)
-            found = found.number
-        del left[found]
-        advance()
-        submit()
+        if isinstance(files, Exception):
+            raise files
+        if files is not None:
+            work.keep(files)
+        yield batch_of.pop(future.key)
+        submit(1)
 
 
 def _has_workers(client: Any) -> bool:
@@ -127,16 +117,6 @@ def _has_workers(client: Any) -> bool:
     except (OSError, TimeoutError):
         return False
     return bool(client.status == "running")
-
-
-def _audit_on_worker(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles | Exception:
-    """The output of a batch, from a worker that sees no files."""
-    return on_worker(partial(audited, context, batch, table, where))
-
-
-def _keep_on_worker(work: BatchWork, batch: Batch) -> int | Exception:
-    """The number of a batch that a local worker has kept."""
-    return on_worker(partial(work.audit, batch)) or batch.number
 
 
 @contextmanager
@@ -155,9 +135,8 @@ def _dask_client(scheduler: str | None, n_workers: int) -> Iterator[tuple[Any, A
             '`if __name__ == "__main__":`, because each worker reads the script first.'
         ) from error
     except (OSError, TimeoutError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise InvalidInputError(
-            f"No Dask scheduler answers at {scheduler!r} ({reason}); start one, or drop `scheduler` "
+            f"No Dask scheduler answers at {scheduler!r} ({first_line(error)}); start one, or drop `scheduler` "
             "(--scheduler) to use this machine."
         ) from error
     try:

@@ -1,4 +1,4 @@
-"""Batches audited on this machine: in threads, and in processes if those are faster."""
+"""Batches audited on this machine, in threads or in processes if those are faster, or by any executor."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +18,7 @@ from evenhand.arrays import Ints
 from evenhand.auditing.batch import audit_batch
 from evenhand.auditing.finished import BatchOutput, BatchRecord
 from evenhand.auditing.fitted import Fitted, as_seen_by, in_units
+from evenhand.auditing.options import Engine
 from evenhand.auditing.streaming.source import Batch, Source
 from evenhand.auditing.streaming.store import BatchFiles, Store, encode_batch, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
@@ -28,17 +28,26 @@ from evenhand.system.processes import Parcel, Workers, parcel
 from evenhand.system.processes import opened as opened_parcel
 from evenhand.system.threads import MOST_THREADS, keep_freed_memory, on_this_core, one_thread_each
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_SECONDS_DEAF = 1.0  # Ctrl-C at the start of a wait is handled when it ends
+_START_SECONDS = 8.0  # until processes have imported what they need
+_FREE_SPACE = "free some space and continue with `resume=True` (--resume)"
+
 
 @dataclass(frozen=True, eq=False)
-class BatchContext:
-    """What every batch needs, sent to each machine once.
+class BatchWork:
+    """What every batch of an audit needs, sent to each machine once.
 
     Attributes
     ----------
-    reference
+    fitted
         What was fitted on the reference.
     columns
         The roles of the columns.
+    source, store
+        The rows, and the folder for the output of batches.
     reference_rows
         Rows of the source that are in the reference, ascending; None if the reference is a different file.
     screened
@@ -49,86 +58,19 @@ class BatchContext:
         Unit of the weights: see `auditing.fitted.unit_of_weight`.
     """
 
-    reference: Fitted
+    fitted: Fitted
     columns: Columns
-    reference_rows: Ints | None
-    screened: Ints
-    evidence_seed: int = 0
-    evidence_below: int | None = None
-    unit_of_weight: float = 1.0
-
-
-def run_batch(context: BatchContext, number: int, first_row: int, table: pa.Table, where: str) -> BatchOutput:
-    """Audit the rows of a batch.
-
-    Parameters
-    ----------
-    context
-        What every batch needs.
-    number, first_row
-        Number of the batch, and number of its first row in the source.
-    table
-        Its rows.
-    where
-        The file and the batch, for messages.
-    """
-    fitted = context.reference
-    people = context.columns.people_of(table, where)
-    if not len(people):
-        return BatchOutput(BatchRecord(number, people.exclusions))
-    try:
-        people = as_seen_by(fitted.model, people, fitted.settings, pool=fitted.pool, where=where)
-    except (InvalidInputError, InvalidTypeError) as error:
-        raise type(error)(f"{where}: {error}") from None
-    people = in_units(people, context.unit_of_weight)
-    row = people.kept + first_row
-    batch = audit_batch(
-        fitted,
-        people,
-        person_row=_places(context.reference_rows, row),
-        first_person=first_row,
-        compared=_compared(context, row),
-    )
-    return BatchOutput.of(
-        batch,
-        screened=np.flatnonzero(np.isin(row, context.screened)),
-        number=number,
-        row=row,
-        first_person=first_row,
-        exclusions=people.exclusions,
-    )
-
-
-def _places(reference_rows: Ints | None, row: Ints) -> Ints | None:
-    """The row of each person in the reference, -1 if not in it."""
-    if reference_rows is None:
-        return None
-    place = np.minimum(np.searchsorted(reference_rows, row), len(reference_rows) - 1)
-    return np.where(reference_rows[place] == row, place, -1)
-
-
-def _compared(context: BatchContext, row: Ints) -> Ints | None:
-    if context.evidence_below is None:
-        return None
-    return np.flatnonzero(person_hash(row, context.evidence_seed) <= np.uint64(context.evidence_below))
-
-
-T = TypeVar("T")
-
-_SECONDS_DEAF = 1.0  # Ctrl-C at the start of a wait is handled when it ends
-
-
-@dataclass(frozen=True, eq=False)
-class BatchWork:
-    """What any batch of an audit needs: the reference, the rows, and the folder for its output."""
-
-    context: BatchContext
     source: Source
     store: Store
+    reference_rows: Ints | None
+    screened: Ints
+    evidence_seed: int
+    evidence_below: int | None
+    unit_of_weight: float
 
     def rows(self, batch: Batch) -> pa.Table:
         """The rows of a batch."""
-        return self.source.read(batch, self.context.columns.needed)
+        return self.source.read(batch, self.columns.needed)
 
     def keep(self, files: BatchFiles) -> None:
         """Write the output of a batch.
@@ -138,12 +80,43 @@ class BatchWork:
         StreamError
             If it cannot be written.
         """
-        with writing(self.store.folder, "free some space and continue with `resume=True` (--resume)"):
+        with writing(self.store.folder, _FREE_SPACE):
             self.store.write(files)
 
     def audit(self, batch: Batch) -> None:
         """Read a batch, audit it and keep its output."""
-        self.keep(audited(self.context, batch, self.rows(batch), self.source.where(batch)))
+        self.keep(self.audited(batch, self.rows(batch), self.source.where(batch)))
+
+    def audited(self, batch: Batch, table: pa.Table, where: str) -> BatchFiles:
+        """The output of a batch, from its rows; `where` they come from is for messages."""
+        with on_this_core():
+            return encode_batch(self._output(batch, table, where))
+
+    def _output(self, batch: Batch, table: pa.Table, where: str) -> BatchOutput:
+        fitted, first_row = self.fitted, batch.first_row
+        people = self.columns.people_of(table, where)
+        if not len(people):
+            return BatchOutput(BatchRecord(batch.number, people.exclusions))
+        try:
+            people = as_seen_by(fitted.model, people, fitted.settings, pool=fitted.pool, where=where)
+        except (InvalidInputError, InvalidTypeError) as error:
+            raise type(error)(f"{where}: {error}") from None
+        people = in_units(people, self.unit_of_weight)
+        row = people.kept + first_row
+        person_row = compared = None
+        if self.reference_rows is not None:
+            place = np.minimum(np.searchsorted(self.reference_rows, row), len(self.reference_rows) - 1)
+            person_row = np.where(self.reference_rows[place] == row, place, -1)
+        if self.evidence_below is not None:
+            compared = np.flatnonzero(person_hash(row, self.evidence_seed) <= np.uint64(self.evidence_below))
+        return BatchOutput.of(
+            audit_batch(fitted, people, person_row=person_row, first_person=first_row, compared=compared),
+            screened=np.flatnonzero(np.isin(row, self.screened)),
+            number=batch.number,
+            row=row,
+            first_person=first_row,
+            exclusions=people.exclusions,
+        )
 
     def with_absolute_paths(self) -> BatchWork:
         """The same for a process that may be in a different folder."""
@@ -151,32 +124,13 @@ class BatchWork:
         return replace(self, source=source, store=Store(self.store.folder.absolute()))
 
 
-class BatchEngine(Protocol):
-    """What audits batches."""
-
-    def __call__(self, work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None]) -> str:
-        """Audit batches in any order, call `advance` as each is kept, and return a description of who audited them.
-
-        `BatchWork.audit` does everything for one batch, wherever source and folder are visible; the result is the same
-        to the last bit. The first `EvenhandError` of a batch is raised unchanged; an engine that loses its workers
-        raises a `StreamError`. Batches that have not started by then are not started.
-        """
-        ...
-
-
-def audited(context: BatchContext, batch: Batch, table: pa.Table, where: str) -> BatchFiles:
-    """The output of a batch, from its rows; `where` they come from is for messages."""
-    with on_this_core():
-        return encode_batch(run_batch(context, batch.number, batch.first_row, table, where))
-
-
-def attempt(work: Callable[[], T]) -> T | Exception:
-    """The result of a piece of work, or the error that ended it.
+def attempt(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
+    """What a function returns, or the error that ended it.
 
     An error that is returned rather than raised arrives unchanged; whatever an executor raises is about the executor.
     """
     try:
-        return work()
+        return function(*args, **kwargs)
     except EvenhandError as error:
         return error
     except Exception as error:
@@ -184,11 +138,11 @@ def attempt(work: Callable[[], T]) -> T | Exception:
         return error
 
 
-def on_worker(work: Callable[[], T]) -> T | Exception:
+def on_worker(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Exception:
     """The same in a process that audits batches for a different one."""
     keep_freed_memory()
     with one_thread_each():
-        return attempt(work)
+        return attempt(function, *args, **kwargs)
 
 
 def collect(futures: Sequence[Future[Exception | None]], advance: Callable[[], None]) -> None:
@@ -206,7 +160,14 @@ def collect(futures: Sequence[Future[Exception | None]], advance: Callable[[], N
         while left:
             done, left = wait(left, timeout=_SECONDS_DEAF, return_when=FIRST_COMPLETED)
             for future in done:
-                if (error := _error_of(future)) is not None:
+                try:
+                    error = future.result()
+                except Exception as lost:
+                    raise StreamError(
+                        f"A worker was lost before its batch was kept ({type(lost).__name__}: {first_line(lost)}); it "
+                        "may have run out of memory: use fewer workers, and continue with `resume=True` (--resume)."
+                    ) from lost
+                if error is not None:
                     raise error
                 advance()
     finally:
@@ -214,66 +175,16 @@ def collect(futures: Sequence[Future[Exception | None]], advance: Callable[[], N
             future.cancel()
 
 
-def _error_of(future: Future[Exception | None]) -> Exception | None:
-    try:
-        return future.result()
-    except Exception as lost:
-        found = StreamError(
-            f"A worker was lost before its batch was kept ({type(lost).__name__}: {first_line(lost)}); it may have "
-            "run out of memory: use fewer workers, and continue with `resume=True` (--resume)."
-        )
-        found.__cause__ = lost
-        return found
-
-
-def run_on_threads(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], n_workers: int) -> str:
-    """Audit batches in threads: a `BatchEngine`, except for the number of threads."""
-    with thread_pool(n_workers) as pool:
-        collect(begin_in_threads(pool, work, batches), advance)
-    return f"{n_workers} threads"
-
-
-@contextmanager
-def thread_pool(n_workers: int) -> Iterator[ThreadPoolExecutor]:
-    """Threads that compute on one core each.
-
-    One thread per batch, with one thread inside it, is faster than many threads on one batch after another; and the
-    result of a batch is the same to the last bit wherever it runs.
-    """
-    with one_thread_each(), ThreadPoolExecutor(n_workers) as pool:
-        yield pool
-
-
-def begin_in_threads(pool: Executor, work: BatchWork, batches: Sequence[Batch]) -> list[Future[Exception | None]]:
-    """Audit batches with the threads of a pool."""
-    return [pool.submit(attempt, partial(work.audit, batch)) for batch in batches]
-
-
 class ShippingError(StreamError):
     """The model, or something derived from it, cannot be sent to a different process."""
 
-
-def run_on_executor(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], executor: Executor) -> str:
-    """Audit batches on an executor, which is left running: a `BatchEngine`, except for the executor.
-
-    Its workers must see the source and the folder of the audit under the same paths. They get the reference as a file
-    in that folder, which each worker opens once; a batch is sent as a few numbers.
-
-    Raises
-    ------
-    ShippingError
-        If the model cannot be sent to the workers.
-    StreamError
-        If a worker is lost.
-    """
-    with ExitStack() as stack:
-        if isinstance(executor, ThreadPoolExecutor):
-            stack.enter_context(one_thread_each())
-            futures = begin_in_threads(executor, work, batches)
-        else:
-            futures = begin_in_processes(executor, stack.enter_context(shipped(work)), batches)
-        collect(futures, advance)
-    return type(executor).__name__
+    @classmethod
+    def of(cls, error: Exception) -> ShippingError:
+        """The error of the model's library, and what to do."""
+        return cls(
+            f"The model cannot be sent to other processes ({type(error).__name__}: {first_line(error)}); audit it with "
+            '`engine="threads"` (--engine threads).'
+        )
 
 
 @contextmanager
@@ -286,28 +197,14 @@ def shipped(work: BatchWork, folder: Path | None = None) -> Iterator[Parcel]:
         If something in it cannot be pickled.
     """
     with ExitStack() as stack:
-        with writing(work.store.folder, "free some space and continue with `resume=True` (--resume)"):
+        with writing(work.store.folder, _FREE_SPACE):
             try:
                 sent = stack.enter_context(parcel(work.with_absolute_paths(), folder or work.store.folder))
             except (OSError, MemoryError):
                 raise
             except Exception as error:  # any error of the model's library
-                raise _unshippable(error) from error
+                raise ShippingError.of(error) from error
         yield sent
-
-
-def begin_in_processes(pool: Executor, sent: Parcel, batches: Sequence[Batch]) -> list[Future[Exception | None]]:
-    """Let the processes of a pool audit batches."""
-    return [pool.submit(_audit, sent, batch) for batch in batches]
-
-
-def _audit(sent: Parcel, batch: Batch) -> Exception | None:
-    """On a worker: audit a batch and keep its output."""
-    return on_worker(partial(_open_and_audit, sent, batch))
-
-
-def _open_and_audit(sent: Parcel, batch: Batch) -> None:
-    opened(sent).audit(batch)
 
 
 def opened(sent: Parcel) -> BatchWork:
@@ -328,81 +225,90 @@ def opened(sent: Parcel) -> BatchWork:
             'the source under the same paths; Dask workers (`engine="dask"`) need neither.'
         ) from None
     except Exception as error:  # any error of the model's library
-        raise _unshippable(error) from error
+        raise ShippingError.of(error) from error
     return work
 
 
-def _unshippable(error: Exception) -> ShippingError:
-    return ShippingError(
-        f"The model cannot be sent to other processes ({type(error).__name__}: {first_line(error)}); audit it with "
-        '`engine="threads"` (--engine threads).'
-    )
+def audit_sent(sent: Parcel, batch: Batch) -> None:
+    """On a worker: audit a batch and keep its output."""
+    opened(sent).audit(batch)
 
 
-def run_on_processes(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], pool: Workers) -> str:
-    """Audit batches in processes: a `BatchEngine`, except for the pool.
+@contextmanager
+def begun(work: BatchWork, batches: Sequence[Batch], executor: Executor) -> Iterator[list[Future[Exception | None]]]:
+    """Let an executor audit batches.
+
+    Processes must see the source and the folder of the audit under the same paths. They get the work as a file in that
+    folder, which each opens once; a batch is sent as a few numbers.
+    """
+    if isinstance(executor, ThreadPoolExecutor):
+        with one_thread_each():
+            yield [executor.submit(attempt, work.audit, batch) for batch in batches]
+    else:
+        with shipped(work) as sent:
+            yield [executor.submit(on_worker, audit_sent, sent, batch) for batch in batches]
+
+
+def run_on_executor(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], executor: Executor) -> str:
+    """Audit batches on an executor, which is left running.
+
+    Raises
+    ------
+    ShippingError
+        If the model cannot be sent to the workers.
+    StreamError
+        If a worker is lost.
+    """
+    with begun(work, batches, executor) as futures:
+        collect(futures, advance)
+    return type(executor).__name__
+
+
+def run_locally(
+    work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], engine: Engine, pool: Workers
+) -> str:
+    """Audit batches in "threads", in "processes", or ("local") in processes if those would finish sooner.
+
+    One thread per batch, with one thread inside it, is faster than many threads on one batch after another; and the
+    result of a batch is the same to the last bit wherever it runs.
 
     Raises
     ------
     InvalidInputError
-        If the model runs on a GPU.
+        If processes are to run a model that is on a GPU.
     ShippingError
-        If the model cannot be sent to other processes.
+        If the model cannot be sent to processes, unless it may stay here.
     StreamError
         If a process is lost.
     """
-    if not computes_here(work.context.reference):
-        raise InvalidInputError(
-            f"The model runs on {work.context.reference.model.device}, which is best used by one process: drop "
-            '`engine="processes"` (--engine processes).'
-        )
-    with shipped(work) as sent:
-        collect(begin_in_processes(pool, sent, batches), advance)
-    return f"{pool.n_workers} processes"
-
-
-def computes_here(reference: Fitted) -> bool:
-    """Whether a model runs on CPU cores, which processes share."""
-    return reference.model.device.type == "cpu"
-
-
-_START_SECONDS = 8.0  # until processes have imported what they need
-
-
-def run_locally(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], pool: Workers) -> str:
-    """Audit batches in threads, or in processes once a first batch shows that they are worthwhile.
-
-    A `BatchEngine`, except for the processes. A model that cannot be sent to them stays here.
-    """
-    n_workers = pool.n_workers
-    if n_workers <= MOST_THREADS or len(batches) <= MOST_THREADS or not computes_here(work.context.reference):
-        return run_on_threads(work, batches, advance, n_workers)
-    rest, note = batches[MOST_THREADS:], ""
-    with thread_pool(n_workers) as threads:
+    n_workers, is_on_cpu = pool.n_workers, work.fitted.model.device.type == "cpu"
+    if engine == "processes":
+        if not is_on_cpu:
+            raise InvalidInputError(
+                f"The model runs on {work.fitted.model.device}, which is best used by one process: drop "
+                '`engine="processes"` (--engine processes).'
+            )
+        run_on_executor(work, batches, advance, pool)
+        return f"{n_workers} processes"
+    is_small = n_workers <= MOST_THREADS or len(batches) <= MOST_THREADS
+    with one_thread_each(), ThreadPoolExecutor(n_workers) as threads:
+        if engine == "threads" or is_small or not is_on_cpu:
+            run_on_executor(work, batches, advance, threads)
+            return f"{n_workers} threads"
+        rest, note = batches[MOST_THREADS:], ""
         start = time.perf_counter()
-        begun = begin_in_threads(threads, work, batches[:MOST_THREADS])
-        wait(begun, return_when=FIRST_COMPLETED)
-        if _repays(time.perf_counter() - start, len(rest), n_workers):
-            try:
-                with shipped(work) as sent:
-                    there = begin_in_processes(pool, sent, rest)
-                    collect(begun, advance)
-                    begun = []
-                    collect(there, advance)
-                return f"{n_workers} processes"
-            except ShippingError as error:
-                note = f". {error}"
-        collect([*begun, *begin_in_threads(threads, work, rest)], advance)
+        with begun(work, batches[:MOST_THREADS], threads) as here:
+            wait(here, return_when=FIRST_COMPLETED)
+            seconds = (time.perf_counter() - start) * len(rest)
+            if seconds / MOST_THREADS > _START_SECONDS + seconds / n_workers:
+                try:
+                    with begun(work, rest, pool) as there:
+                        collect(here, advance)
+                        here = []
+                        collect(there, advance)
+                    return f"{n_workers} processes"
+                except ShippingError as error:
+                    note = f". {error}"
+            with begun(work, rest, threads) as more:
+                collect([*here, *more], advance)
     return f"{n_workers} threads{note}"
-
-
-def _repays(seconds: float, n_batches: int, n_workers: int) -> bool:
-    """Whether processes would finish sooner than threads, given the batches left and the seconds for each.
-
-    Examples
-    --------
-    >>> _repays(0.1, 100, 16), _repays(2.0, 100, 16)
-    (False, True)
-    """
-    work = seconds * n_batches
-    return work / MOST_THREADS > _START_SECONDS + work / n_workers

@@ -10,9 +10,8 @@ import socket
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,9 +22,9 @@ from pyarrow import ipc
 
 from evenhand._version import __version__
 from evenhand.auditing.options import StreamOptions
-from evenhand.auditing.streaming.engines.local import BatchWork, audited, on_worker, opened, shipped
+from evenhand.auditing.streaming.engines.local import BatchWork, audit_sent, on_worker, opened, shipped
 from evenhand.auditing.streaming.source import Batch, rows_in_batch
-from evenhand.auditing.streaming.store import BatchFiles, Store, is_begun, writing
+from evenhand.auditing.streaming.store import MANIFEST, BatchFiles, Store, writing
 from evenhand.exceptions import DataFileError, InvalidInputError, StreamError, first_line
 from evenhand.inputs.tables.arrow import ParquetFile, ParquetFiles
 from evenhand.inputs.tables.open import is_near
@@ -34,18 +33,34 @@ from evenhand.system.files import PrivateFolder, temporary_path
 from evenhand.system.libraries import optional_module
 from evenhand.system.processes import Parcel
 
+ROWS = "rows"
+"""Folder of the rows of a Spark table, inside that of the audit."""
+
+ANSWERS = "number long, content binary"
+SIGHTS = "version string, sees boolean"
+"""Columns of the two DataFrames, in Spark's notation."""
+
 _LEAST_VERSION = 4  # earlier classic sessions had no artifacts
 _CONNECT_PORT = 15002
 _CONNECT_SECONDS = 10.0
 _CALLED = re.compile(r"^An error occurred while calling .+\n: (.+)$", re.MULTILINE)  # of a bridge to Java
 # The last line of a Python traceback, in which Spark may quote a Java one.
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Exit): .+$", re.MULTILINE)
+_MOST_BYTES = 1 << 22  # of a row: messages of Spark Connect have a limited size
+_MOST_IDLE_ROUNDS = 3
+_MOST_JOBS = 64
+_POLL_SECONDS = 0.5
+_LOOKING_ROWS = 1024  # spread over as many tasks as the cluster runs at the same time
+_GO_ON = "continue with `resume=True` (--resume)"
+# A session fetches its artifacts for each executor that joins, so they are removed when this process ends.
+_SERVED: list[PrivateFolder] = []
+# Messages of Spark about a lost process; a new one may succeed.
+_LOST = ("exited unexpectedly", "ExecutorLostFailure", "Executor heartbeat timed out", "Worker decommissioned")
+_ROWS_NOTE = "rows.json"
 
 
-def is_spark_frame(source: object) -> bool:
-    """Whether a source is a DataFrame of Spark, classic or Connect."""
-    kinds = type(source).__mro__
-    return any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in kinds)
+def _pyspark(module: str) -> Any:
+    return optional_module(module, "`engine='spark'`", "PySpark", "spark")
 
 
 def spark_session(address: str | None) -> Any:
@@ -64,12 +79,10 @@ def spark_session(address: str | None) -> Any:
     InvalidInputError
         If no session can be started, or its Spark is too old.
     """
-    sql = optional_module("pyspark.sql", "`engine='spark'`", "PySpark", "spark")
-    session = sql.SparkSession.getActiveSession()
-    return _checked(_started(sql.SparkSession.builder, address) if session is None else session)
-
-
-def _checked(session: Any) -> Any:
+    kind = _pyspark("pyspark.sql").SparkSession
+    session = kind.getActiveSession()
+    if session is None:
+        session = _started(kind.builder, address)
     if int(session.version.split(".")[0]) < _LEAST_VERSION:
         raise InvalidInputError(
             f"`engine='spark'` needs Spark {_LEAST_VERSION} or newer, got {session.version}; audit files with "
@@ -80,7 +93,14 @@ def _checked(session: Any) -> Any:
 
 def _started(builder: Any, address: str | None) -> Any:
     if address is not None and address.startswith("sc://"):
-        _check_answers(address)
+        parts = urlsplit(address)
+        try:  # where nothing listens, Spark would wait for minutes
+            socket.create_connection((parts.hostname or "", parts.port or _CONNECT_PORT), _CONNECT_SECONDS).close()
+        except (OSError, ValueError) as error:
+            raise InvalidInputError(
+                f"No Spark Connect server answers at {address!r} ({first_line(error)}); start one, or drop "
+                "`scheduler` (--scheduler) to use this machine."
+            ) from error
         builder = builder.remote(address)
     elif address is not None:
         builder = builder.master(address)
@@ -108,36 +128,8 @@ def reason(error: BaseException) -> str:
     >>> reason(RuntimeError("[CANNOT_PARSE] The name is empty. SQLSTATE: 42000\nmore"))
     '[CANNOT_PARSE] The name is empty. SQLSTATE: 42000'
     """
-    found = _RAISED.findall(str(error)) or _CALLED.findall(str(error))
-    return found[-1].rstrip(".") if found else first_line(error)
-
-
-def _check_answers(address: str) -> None:
-    """Reject an address where nothing listens, because Spark would wait for minutes.
-
-    Raises
-    ------
-    InvalidInputError
-        If nothing listens.
-    """
-    parts = urlsplit(address)
-    try:
-        socket.create_connection((parts.hostname or "", parts.port or _CONNECT_PORT), _CONNECT_SECONDS).close()
-    except (OSError, ValueError) as error:
-        raise InvalidInputError(
-            f"No Spark Connect server answers at {address!r} ({first_line(error)}); start one, or drop `scheduler` "
-            "(--scheduler) to use this machine."
-        ) from error
-
-
-Answer = int | BatchFiles | Exception | None
-"""A batch that an executor has kept, its output, why it was rejected, or None if it was not started."""
-
-ANSWERS = "number long, content binary"
-SIGHTS = "version string, sees boolean"
-"""Columns of the two DataFrames, in Spark's notation."""
-
-_MOST_BYTES = 1 << 22  # of a row: messages of Spark Connect have a limited size
+    quoted = _RAISED.findall(str(error)) or _CALLED.findall(str(error))
+    return quoted[-1].rstrip(".") if quoted else first_line(error)
 
 
 @dataclass(frozen=True)
@@ -203,28 +195,6 @@ def looking_for(landmarks: Landmarks) -> Callable[[Any], Iterator[Any]]:
 
 
 @dataclass(frozen=True)
-class SentRows:
-    """The rows of a batch in transit, and their origin, for messages."""
-
-    content: bytes
-    where: str
-
-    @classmethod
-    def of(cls, work: BatchWork, batch: Batch) -> SentRows:
-        """The rows of a batch, read here."""
-        table, sink = work.rows(batch), pa.BufferOutputStream()
-        with ipc.new_stream(sink, table.schema, options=ipc.IpcWriteOptions(compression="lz4")) as stream:
-            stream.write_table(table)
-        return cls(sink.getvalue().to_pybytes(), work.source.where(batch))
-
-    @property
-    def table(self) -> pa.Table:
-        """The rows."""
-        with ipc.open_stream(self.content) as stream:
-            return stream.read_all()
-
-
-@dataclass(frozen=True)
 class AuditTask:
     """Batches for executors.
 
@@ -234,72 +204,48 @@ class AuditTask:
         What every batch needs: in the folder of the audit, or next to the rows that Spark sends.
     batches
         The batches; a Spark row is the place of one of them.
-    rows
-        The rows of the only batch, if executors do not see the source; they then return its output.
     stop
         A file whose presence means that no more batches may start.
+    rows, where
+        The rows of the only batch, if executors do not see the source, and their origin, for messages. Executors then
+        return its output.
     """
 
     sent: Parcel
     batches: tuple[Batch, ...]
-    rows: SentRows | None
     stop: Path
+    rows: bytes | None = None
+    where: str = ""
 
     def answers(self, pieces: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The answers to rows, in the form of Spark's `mapInArrow`."""
+        """The answers to rows, in the form of Spark's `mapInArrow`: long ones take several rows."""
         for piece in pieces:
             for place in piece.column(0).to_pylist():
                 batch = self.batches[place]
-                yield from _packed(batch.number, self._answer(batch))
+                content = pickle.dumps(self._answer(batch), protocol=5)
+                for first in range(0, len(content), _MOST_BYTES):
+                    row = {"number": [batch.number], "content": [content[first : first + _MOST_BYTES]]}
+                    yield pa.RecordBatch.from_pydict(row)
 
-    def _answer(self, batch: Batch) -> Answer:
+    def _answer(self, batch: Batch) -> BatchFiles | Exception | None:
+        """The output of a batch, why it was rejected, or None if it was kept, or not started."""
         if self.rows is not None:
-            return on_worker(partial(self._audited, batch, self.rows))
+            return on_worker(self._audited, batch, self.rows)
         if self.stop.exists():
             return None
-        found = on_worker(partial(self._kept, batch))
-        if isinstance(found, Exception):
+        error = on_worker(audit_sent, self.sent, batch)
+        if error is not None:
             self.stop.touch()
-        return found
+        return error
 
-    def _kept(self, batch: Batch) -> int:
-        opened(self.sent).audit(batch)
-        return batch.number
-
-    def _audited(self, batch: Batch, rows: SentRows) -> BatchFiles:
-        files = optional_module("pyspark", "`engine='spark'`", "PySpark", "spark").SparkFiles
-        sent = replace(self.sent, path=Path(files.get(self.sent.path.name)))
-        return audited(opened(sent).context, batch, rows.table, rows.where)
-
-
-def _packed(number: int, answer: Answer) -> Iterator[pa.RecordBatch]:
-    content = pickle.dumps(answer, protocol=5)
-    for first in range(0, len(content), _MOST_BYTES):
-        yield pa.RecordBatch.from_pydict({"number": [number], "content": [content[first : first + _MOST_BYTES]]})
-
-
-def unpacked_answers(rows: list[tuple[int, bytes]]) -> Iterator[Answer]:
-    """The answers in Spark rows, which keep those of one batch in order."""
-    parts: dict[int, list[bytes]] = {}
-    for number, content in rows:
-        parts.setdefault(number, []).append(bytes(content))
-    for pieces in parts.values():
-        yield pickle.loads(b"".join(pieces))  # from our executors, like everything that PySpark collects
-
-
-_MOST_IDLE_ROUNDS = 3
-_MOST_JOBS = 64
-_POLL_SECONDS = 0.5
-_LOOKING_ROWS = 1024  # spread over as many tasks as the cluster runs at the same time
-_GO_ON = "continue with `resume=True` (--resume)"
-# A session fetches its artifacts for each executor that joins, so they are removed when this process ends.
-_SERVED: list[PrivateFolder] = []
-# Messages of Spark about a lost process; a new one may succeed.
-_LOST = ("exited unexpectedly", "ExecutorLostFailure", "Executor heartbeat timed out", "Worker decommissioned")
+    def _audited(self, batch: Batch, rows: bytes) -> BatchFiles:
+        sent = replace(self.sent, path=Path(_pyspark("pyspark").SparkFiles.get(self.sent.path.name)))
+        with ipc.open_stream(rows) as stream:
+            return opened(sent).audited(batch, stream.read_all(), self.where)
 
 
 def run_on_spark(work: BatchWork, batches: Sequence[Batch], advance: Callable[[], None], scheduler: str | None) -> str:
-    """Audit batches on the executors of the active Spark session: a `BatchEngine`, except for the scheduler.
+    """Audit batches on the executors of the active Spark session.
 
     Executors that see the source and the folder of the audit get row numbers, read the rows, and write the output of
     batches themselves: all batches are tasks of one job. For other executors, rows are read and files are written here:
@@ -323,56 +269,49 @@ def run_on_spark(work: BatchWork, batches: Sequence[Batch], advance: Callable[[]
     """
     session = spark_session(scheduler)
     work = work.with_absolute_paths()
-    left = {batch.number: batch for batch in batches}
+    folder, left = work.store.folder, {batch.number: batch for batch in batches}
     n_idle = 0
-    with _meeting_place(work) as place:
-        cluster = _look_around(session, Landmarks.of(work, place))
-        with _shipped(session, work, is_seen=cluster.is_shared) as sent:
-            run = _Run(session, work, sent, place.with_name(f"{place.name}.stop"), cluster)
-            while left:
-                n_before = len(left)
-                lost = run.finish(left, advance)
-                n_idle = 0 if len(left) < n_before else n_idle + 1
-                if n_idle >= _MOST_IDLE_ROUNDS:
-                    raise _unfinished(work, left, lost) from lost
+    # A file that contains its name, by which executors recognize the folder.
+    token = temporary_path(folder / "spark")
+    with writing(folder, "nothing was sent to Spark yet"):
+        token.write_text(token.name, encoding="utf-8")
+    with ExitStack() as stack:
+        stack.callback(_remove, token)
+        n_tasks, is_shared = _look_around(session, Landmarks.of(work, token))
+        if is_shared:
+            sent = stack.enter_context(shipped(work))
+        else:
+            away = PrivateFolder()
+            _SERVED.append(away)
+            sent = stack.enter_context(shipped(work, away.path))
+            sent = replace(sent, path=sent.path.rename(away.path / sent.path.name.lstrip(".")))
+            session.addArtifacts(str(sent.path), file=True)
+        run = _Run(session, work, sent, token.with_name(f"{token.name}.stop"), None if is_shared else n_tasks)
+        while left:
+            n_before = len(left)
+            lost = run.finish(left, advance)
+            n_idle = 0 if len(left) < n_before else n_idle + 1
+            if n_idle < _MOST_IDLE_ROUNDS:
+                continue
+            if lost is None:
+                raise StreamError(
+                    f"Spark finished, but {len(left)} batches are not in {str(folder)!r}, such as number {min(left)}; "
+                    f"{_GO_ON}."
+                )
+            raise StreamError(
+                f"Spark lost the process that audited a batch {n_idle} times ({reason(lost)}); give executors more "
+                f"memory outside of Java, or lower `batch_rows` (--batch-rows), and {_GO_ON}."
+            ) from lost
     return "Spark"
 
 
-def _unfinished(work: BatchWork, left: dict[int, Batch], lost: Exception | None) -> StreamError:
-    if lost is not None:
-        return StreamError(
-            f"Spark lost the process that audited a batch {_MOST_IDLE_ROUNDS} times ({reason(lost)}); give executors "
-            f"more memory outside of Java, or lower `batch_rows` (--batch-rows), and {_GO_ON}."
-        )
-    return StreamError(
-        f"Spark finished, but {len(left)} batches are not in {str(work.store.folder)!r}, such as number {min(left)}; "
-        f"{_GO_ON}."
-    )
+def _remove(token: Path) -> None:
+    for path in token.parent.glob(f"{token.name}*"):
+        path.unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class _Cluster:
-    """How many tasks run at the same time, and whether executors see the source and the folder of the audit."""
-
-    n_tasks: int
-    is_shared: bool
-
-
-@contextmanager
-def _meeting_place(work: BatchWork) -> Iterator[Path]:
-    """A file that contains its name, by which executors recognize the folder."""
-    token = temporary_path(work.store.folder / "spark")
-    with writing(work.store.folder, "nothing was sent to Spark yet"):
-        token.write_text(token.name, encoding="utf-8")
-    try:
-        yield token
-    finally:
-        for path in token.parent.glob(f"{token.name}*"):
-            path.unlink(missing_ok=True)
-
-
-def _look_around(session: Any, landmarks: Landmarks) -> _Cluster:
-    """Ask executors which version they have and what they see.
+def _look_around(session: Any, landmarks: Landmarks) -> tuple[int, bool]:
+    """Ask executors how many tasks run at the same time, and whether they see the source and the folder.
 
     Raises
     ------
@@ -382,31 +321,16 @@ def _look_around(session: Any, landmarks: Landmarks) -> _Cluster:
         If they do not answer.
     """
     try:
-        found = session.range(0, _LOOKING_ROWS).mapInArrow(looking_for(landmarks), SIGHTS).collect()
+        sights = session.range(0, _LOOKING_ROWS).mapInArrow(looking_for(landmarks), SIGHTS).collect()
     except Exception as error:  # of PySpark, Java and gRPC alike
         raise StreamError(f"Spark's executors do not run Python ({reason(error)}).") from error
-    versions = sorted({row["version"] for row in found} - {__version__})
+    versions = sorted({row["version"] for row in sights} - {__version__})
     if versions:
         raise InvalidInputError(
             f"Spark's executors must have evenhand {__version__}, like this process, got {versions[0]}; install the "
             "same version for the Python of the cluster (PYSPARK_PYTHON)."
         )
-    return _Cluster(len(found), all(row["sees"] for row in found))
-
-
-@contextmanager
-def _shipped(session: Any, work: BatchWork, *, is_seen: bool) -> Iterator[Parcel]:
-    """Write what batches need to a file: in the folder of the audit if executors see it, else sent by Spark."""
-    if is_seen:
-        with shipped(work) as sent:
-            yield sent
-        return
-    away = PrivateFolder()
-    _SERVED.append(away)
-    with shipped(work, away.path) as sent:
-        kept = sent.path.rename(away.path / sent.path.name.lstrip("."))
-        session.addArtifacts(str(kept), file=True)
-        yield replace(sent, path=kept)
+    return len(sights), all(row["sees"] for row in sights)
 
 
 @dataclass(frozen=True, eq=False)
@@ -415,82 +339,69 @@ class _Run:
 
     Attributes
     ----------
-    session, work, sent, cluster
-        The session, what the batches need, the same for executors, and what is known about those.
+    session, work, sent
+        The session, what the batches need, and the same for executors.
     stop
         A file that tells executors to start no more batches.
+    n_jobs
+        Jobs at the same time, of one batch each, whose rows are sent; None for a single job, if executors see the
+        files.
     """
 
     session: Any
     work: BatchWork
     sent: Parcel
     stop: Path
-    cluster: _Cluster
+    n_jobs: int | None
 
     def finish(self, left: dict[int, Batch], advance: Callable[[], None]) -> Exception | None:
         """Audit batches, cross off those that are kept, and return why Spark stopped if a process was lost."""
-        is_shared = self.cluster.is_shared
-        jobs = [tuple(left.values())] if is_shared else [(batch,) for batch in left.values()]
-        with ThreadPoolExecutor(1 if is_shared else min(self.cluster.n_tasks, _MOST_JOBS)) as pool:
-            running: set[Future[None]] = {pool.submit(self._job, batches) for batches in jobs}
+        jobs = [tuple(left.values())] if self.n_jobs is None else [(batch,) for batch in left.values()]
+        with ThreadPoolExecutor(min(self.n_jobs or 1, _MOST_JOBS)) as pool:
+            running: set[Future[Exception | None]] = {pool.submit(self.job, batches) for batches in jobs}
             try:
                 while running:
                     done, running = wait(running, _POLL_SECONDS, FIRST_COMPLETED)
-                    self._strike_out(left, advance)
+                    for number in self.work.store.finished() & left.keys():
+                        del left[number]
+                        advance()
                     for future in done:
-                        future.result()
-            except _LostError as error:
-                return error.cause
+                        if (lost := future.result()) is not None:
+                            return lost
             finally:
                 for future in running:
                     future.cancel()
-                if running and is_shared:  # batches in progress are finished and kept
+                if running and self.n_jobs is None:  # batches in progress are finished and kept
                     self.stop.touch()
         return None
 
-    def _strike_out(self, left: dict[int, Batch], advance: Callable[[], None]) -> None:
-        for number in self.work.store.finished() & left.keys():
-            del left[number]
-            advance()
-
-    def _job(self, batches: tuple[Batch, ...]) -> None:
-        """Audit batches, one per task, and keep what comes back."""
-        rows = None if self.cluster.is_shared else SentRows.of(self.work, batches[0])
-        task = AuditTask(self.sent, batches, rows, self.stop)
-        n = len(batches)
+    def job(self, batches: tuple[Batch, ...]) -> Exception | None:
+        """Audit batches, one per task, keep what comes back, and return the error if a process was lost."""
+        task, n = AuditTask(self.sent, batches, self.stop), len(batches)
+        if self.n_jobs is not None:
+            table, sink = self.work.rows(batches[0]), pa.BufferOutputStream()
+            with ipc.new_stream(sink, table.schema, options=ipc.IpcWriteOptions(compression="lz4")) as stream:
+                stream.write_table(table)
+            task = replace(task, rows=sink.getvalue().to_pybytes(), where=self.work.source.where(batches[0]))
         try:
-            found = self.session.range(0, n, 1, n).mapInArrow(task.answers, ANSWERS).collect()
+            rows = self.session.range(0, n, 1, n).mapInArrow(task.answers, ANSWERS).collect()
         except Exception as error:  # of PySpark, Java and gRPC alike
             if any(words in str(error) for words in _LOST):
-                raise _LostError(error) from error
+                return error
             raise StreamError(f"Spark could not finish the batches ({reason(error)}); {_GO_ON}.") from error
-        for answer in unpacked_answers([(row["number"], row["content"]) for row in found]):
+        contents: dict[int, bytes] = {}
+        for row in rows:  # those of one batch are in order
+            contents[row["number"]] = contents.get(row["number"], b"") + bytes(row["content"])
+        for content in contents.values():
+            answer = pickle.loads(content)  # from our executors, like everything that PySpark collects
             if isinstance(answer, Exception):
                 raise answer
-            if isinstance(answer, BatchFiles):
+            if answer is not None:
                 self.work.keep(answer)
+        return None
 
 
-class _LostError(Exception):
-    """A Spark process was lost."""
-
-    def __init__(self, cause: Exception) -> None:
-        super().__init__(str(cause))
-        self.cause = cause
-
-
-ROWS = "rows"
-"""Folder of the rows of a Spark table, inside that of the audit."""
-
-_NOTE = "rows.json"
-
-
-def at_rest(
-    source: Any,
-    how: StreamOptions,
-    store: Store,
-    ids: str | None,
-) -> Any:
+def at_rest(source: Any, how: StreamOptions, store: Store, ids: str | None) -> Any:
     """Return a Spark table as files that Spark wrote to the folder of the audit, and any other source unchanged.
 
     They are written once. A resumed audit uses the rows that it was started with. Rows are in the order of the
@@ -510,11 +421,19 @@ def at_rest(
         return source
     folder = store.folder.absolute() / ROWS
     asked = {"columns": [list(column) for column in frame.dtypes], "ids": ids}
-    if not is_begun(store):
+    if store.read_json(MANIFEST) is None:
         n_rows = _write(frame, ids, folder, rows_in_batch(sys.maxsize, how.batch_rows))
-        _check_written(n_rows, folder)
-        store.write_json(_NOTE, asked)
-    elif store.read_json(_NOTE) != asked:
+        n_seen = sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))
+        if n_seen != n_rows:
+            raise StreamError(
+                f"Spark wrote {n_rows:,} rows to {str(folder)!r}, but this process sees {n_seen:,}: `out` "
+                "(--out) must be a folder on storage that this process and all executors share, such as /Volumes or a "
+                "network drive."
+            )
+        if not n_rows:
+            raise DataFileError("The Spark table has no rows.")
+        store.write_json(_ROWS_NOTE, asked)
+    elif store.read_json(_ROWS_NOTE) != asked:
         raise InvalidInputError(
             f"`out` already holds an audit, {str(store.folder)!r}, of a table with different columns or ids; choose a "
             "different folder."
@@ -523,11 +442,11 @@ def at_rest(
 
 
 def _frame(source: Any, scheduler: str | None) -> Any:
-    """The Spark DataFrame that a source is or names; None if it is something else."""
-    if is_spark_frame(source):
+    """The Spark DataFrame, classic or Connect, that a source is or names; None if it is something else."""
+    kinds = type(source).__mro__
+    if any(kind.__module__.startswith("pyspark.sql") and kind.__name__ == "DataFrame" for kind in kinds):
         return source
-    is_name = isinstance(source, (str, os.PathLike)) and is_near(source) and not Path(source).exists()
-    if not is_name:
+    if not isinstance(source, (str, os.PathLike)) or not is_near(source) or Path(source).exists():
         return None
     session = spark_session(scheduler)
     try:
@@ -538,42 +457,18 @@ def _frame(source: Any, scheduler: str | None) -> Any:
     return frame
 
 
-def _check_written(n_rows: int, folder: Path) -> None:
-    """Reject a table without rows, and rows that this process cannot see."""
-    n_seen = sum(pq.read_metadata(file).num_rows for file in folder.rglob("*.parquet"))
-    if n_seen != n_rows:
-        raise StreamError(
-            f"Spark wrote {n_rows:,} rows to {str(folder)!r}, but this process sees {n_seen:,}: `out` "
-            "(--out) must be a folder on storage that this process and all executors share, such as /Volumes or a "
-            "network drive."
-        )
-    if not n_rows:
-        raise DataFileError("The Spark table has no rows.")
-
-
 def _write(frame: Any, ids: str | None, folder: Path, rows_in_file: int) -> int:
     """Write a table, and return the number of rows as Spark counts them."""
-    sql = optional_module("pyspark.sql", "`engine='spark'`", "PySpark", "spark")
-    functions = optional_module("pyspark.sql.functions", "`engine='spark'`", "PySpark", "spark")
-    counted = sql.Observation()
-    rows = frame if ids is None else frame.orderBy(functions.col(_quoted(ids)))
-    rows = rows.observe(counted, functions.count(functions.lit(1)).alias("n"))
+    functions = _pyspark("pyspark.sql.functions")
+    counted = _pyspark("pyspark.sql").Observation()
+    if ids is not None:  # quoted, so that a dot does not separate parts
+        frame = frame.orderBy(functions.col(f"`{ids.replace('`', '``')}`"))
+    rows = frame.observe(counted, functions.count(functions.lit(1)).alias("n"))
     try:
         rows.write.mode("overwrite").option("maxRecordsPerFile", rows_in_file).parquet(_address(folder))
         return int(counted.get["n"])
     except Exception as error:  # of PySpark, Java and gRPC alike
         raise StreamError(f"Spark could not write the rows to {str(folder)!r} ({reason(error)}).") from error
-
-
-def _quoted(name: str) -> str:
-    """Quote the name of a column, so that a dot does not separate parts.
-
-    Examples
-    --------
-    >>> _quoted("loan.amount")
-    '`loan.amount`'
-    """
-    return f"`{name.replace('`', '``')}`"
 
 
 def _address(folder: Path) -> str:
