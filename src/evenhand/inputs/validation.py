@@ -95,7 +95,7 @@ def moved_keywords(
                 f"{options_type.__name__}."
             )
     if not old or not are_moved:
-        return replace(options, **old)
+        return replace(options, **old) if old else options
     given = ", ".join(f"{name}=..." for name in old)
     warn_caller(
         f"`{function_name}({given})` is now `{parameter}={options_type.__name__}({given})`; the old "
