@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,10 +14,12 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenhand.arrays import Bools, Floats, Ints, Keys
-from evenhand.exceptions import InvalidInputError, InvalidTypeError
+from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
+from evenhand.inputs.checking import check_table
 from evenhand.inputs.group_probabilities import GroupProbabilities, PersonProbabilities
 from evenhand.inputs.identity import Identity
-from evenhand.inputs.read_options import ColumnOptions
+from evenhand.inputs.read_options import ColumnOptions, ReadOptions
+from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.validation import (
     Groups,
     as_clusters,
@@ -420,8 +422,7 @@ class People:
         """Decisions about some rows: the actual ones, or else those from their scores."""
         if self.decisions is not None:
             return self.decisions[rows].astype(np.bool_)
-        favorable: Bools = score >= self.cut_off(threshold, rows)
-        return favorable
+        return score >= self.cut_off(threshold, rows)
 
     def cut_off(self, threshold: float, rows: Ints | slice = slice(None)) -> float | Floats:
         """The thresholds for the scores of some rows: their own cutoffs, or else the common threshold."""
@@ -442,5 +443,122 @@ def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
     if hasattr(encoded, "chunks"):
         encoded = encoded.chunk(0)
     names = np.asarray([str(value) for value in encoded.dictionary.to_pylist()] + [MISSING])
-    found: NDArray[np.str_] = names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
-    return found
+    return names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
+
+
+CHECKED_ROWS = 10_000
+"""Number of rows that show whether a column is an id, a date or a saved index; the same in memory and streamed."""
+
+
+def unasked(columns: Columns, asked: Iterable[str]) -> list[str]:
+    """Features that the user did not name."""
+    kept = {name.strip() for name in asked}
+    return [name for name in columns.features if name.strip() not in kept]
+
+
+def without_unfit(
+    columns: Columns, rows: pd.DataFrame, *, asked: Iterable[str], is_named: bool
+) -> tuple[Columns, tuple[str, ...]]:
+    """Remove ids, dates and saved indexes from the features, and return a sentence on what was left out.
+
+    Parameters
+    ----------
+    columns
+        The roles of the columns.
+    rows
+        The features not named by the user, for everyone or for the first `CHECKED_ROWS` people.
+    asked
+        Features that the user named, which are always kept.
+    is_named
+        Whether the model names the features, so that it needs each of them.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model needs an id, a date or a saved index that the user did not name.
+    """
+    looked_at = rows[unasked(columns, asked)]
+    unfit = {c.name: c.signs[0] for c in check_table(looked_at[:CHECKED_ROWS]) if c.is_unfit}
+    if not unfit:
+        return columns, ()
+    shown = ", ".join(f"{name!r} ({sign.kind}: {sign.clause})" for name, sign in unfit.items())
+    if is_named:
+        raise InvalidInputError(
+            f"The model uses {shown}, from which no model should learn; audit a model without it, or name "
+            f"{'it' if len(unfit) == 1 else 'them'} in `keep_inputs` (--keep-inputs) to audit this one as it is."
+        )
+    sentence = (
+        f"Left out of the inputs: {shown}. If the model uses one of them, name it in `keep_inputs` (--keep-inputs), "
+        "and the rest in `drop` (--drop)."
+    )
+    warn_caller(sentence)
+    features = check_columns([name for name in columns.features if name not in unfit], columns.features, "The model")
+    return replace(columns, features=tuple(features)), (sentence,)
+
+
+def read_people(
+    source: Any,
+    *,
+    label: str,
+    group: str | Sequence[str],
+    financial: Sequence[str],
+    roles: ColumnOptions,
+    reading: ReadOptions,
+    favorable: str | None = None,
+    outcomes: Sequence[str] = (),
+    probabilities: Sequence[str] = (),
+    is_checked: bool = False,
+) -> tuple[People, tuple[str, ...]]:
+    """Read the people of a table into memory.
+
+    Parameters
+    ----------
+    source
+        A file, address or table that `evenhand.read_table` accepts.
+    label, group, financial, favorable, outcomes, probabilities
+        As in `Columns.among`.
+    roles
+        Further columns; its `features`, if there are any, are named by the model.
+    reading
+        What the file does not specify.
+    is_checked
+        Whether ids, dates and saved indexes among the inputs were looked for before.
+
+    Returns
+    -------
+    The people, and notes on how cells were read and on columns that are not inputs.
+
+    Raises
+    ------
+    InvalidInputError, DataFileError
+        If the table cannot be read, or a value is missing or invalid.
+    """
+    raw = open_table(source, reading)
+    columns = Columns.among(
+        raw.schema.names,
+        label,
+        group,
+        roles,
+        financial=financial,
+        favorable=favorable,
+        outcomes=outcomes,
+        probabilities=probabilities,
+    )
+    file = typed(raw, columns.needed, reading)
+    notes = tuple(file.notes)
+    if not is_checked:
+        inputs = file.table.select(list(columns.features)).to_pandas()
+        asked = (*financial, *roles.keep_inputs)
+        columns, left_out = without_unfit(columns, inputs, asked=asked, is_named=roles.features is not None)
+        notes += left_out
+    if columns.label and columns.positive_label is not None:
+        labels = file.table.column(columns.label).drop_null().unique().to_pandas()
+        if not columns.is_favorable(labels).any():
+            seen = sorted({str(value).strip() for value in labels})[:6]
+            raise InvalidInputError(
+                f"--positive-label {columns.positive_label!r} is not a value of the label, which has {seen}."
+            )
+    people = columns.people_of(file.table, raw.where, is_part=False)
+    if not len(people):
+        raise InvalidInputError(f"{raw.where} has no row with both a label and a group.")
+    return people, notes

@@ -41,9 +41,8 @@ from evenhand.auditing.streaming.engines.spark import at_rest, run_on_spark
 from evenhand.auditing.streaming.source import Source, hash_limit, lowest_rows, open_source, read_rows, sample_reference
 from evenhand.auditing.streaming.store import Store, StoredBatches, check_resumable, encode, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
-from evenhand.inputs.checking import CHECKED_ROWS, unasked, without_unfit
 from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
-from evenhand.inputs.people import Columns, check_counted
+from evenhand.inputs.people import CHECKED_ROWS, Columns, check_counted, unasked, without_unfit
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.tables.raw import shown
