@@ -9,11 +9,12 @@ import math
 import os
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.read_options import option
 
 _NAME = "`decision_threshold`"
 
@@ -88,10 +89,6 @@ FindingKey = Literal["score_gap", "inputs", "weighing", "excess"]
 _LIMITS = "`limits` (--limit)"
 
 
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
-
-
 @dataclass(frozen=True, kw_only=True)
 class AuditOptions:
     """Options of an audit: `options=` of `audit`, `audit_given` and `audit_stream`, and the keys of a TOML file.
@@ -157,82 +154,59 @@ class AuditOptions:
     evenhand.exceptions.InvalidInputError: `n_steps` (--n-steps) must be a whole number of at least 1, got 0.
     """
 
-    financial_features: tuple[str, ...] = field(
-        default=(), metadata=_help("Columns on which people are compared: a,b,c.")
+    financial_features: tuple[str, ...] = option((), "Columns on which people are compared: a,b,c.")
+    favorable: Favorable | None = option(
+        None,
+        "Which scores are good: high, or low if the score is a risk and a label of 1 is the bad outcome. The "
+        "default is high, and scores that rank people in the opposite order are rejected.",
     )
-    favorable: Favorable | None = field(
-        default=None,
-        metadata=_help(
-            "Which scores are good: high, or low if the score is a risk and a label of 1 is the bad outcome. The "
-            "default is high, and scores that rank people in the opposite order are rejected."
-        ),
+    decision_threshold: float | SegmentThresholds | None = option(
+        None,
+        "Decisions are favorable from this probability on, or with --favorable low, up to it. By default the "
+        "model's threshold, or else 0.5. A TOML file may have a table of cutoffs by the values of a column.",
     )
-    decision_threshold: float | SegmentThresholds | None = field(
-        default=None,
-        metadata=_help(
-            "Decisions are favorable from this probability on, or with --favorable low, up to it. By default the "
-            "model's threshold, or else 0.5. A TOML file may have a table of cutoffs by the values of a column."
-        ),
+    consistency_threshold: float = option(0.3, "CEC score above which reasoning differs.")
+    max_distance: float | None = option(
+        None, "Largest distance between a person and their match, in standard deviations."
     )
-    consistency_threshold: float = field(default=0.3, metadata=_help("CEC score above which reasoning differs."))
-    max_distance: float | None = field(
-        default=None, metadata=_help("Largest distance between a person and their match, in standard deviations.")
+    attribution: AttributionChoice = option(
+        "auto", "auto, integrated_gradients, linear, additive, tree_shap or sampled_shapley; auto picks the best."
     )
-    attribution: AttributionChoice = field(
-        default="auto",
-        metadata=_help(
-            "auto, integrated_gradients, linear, additive, tree_shap or sampled_shapley; auto picks the best."
-        ),
+    evidence: bool = option(
+        True, "Compare with placebo pairs. Without them the audit is faster but cannot tell an effect from noise."
     )
-    evidence: bool = field(
-        default=True,
-        metadata=_help(
-            "Compare with placebo pairs. Without them the audit is faster but cannot tell an effect from noise."
-        ),
+    random_state: int = option(0, "Seed.")
+    limits: Mapping[str, float] | None = option(
+        None,
+        "Size below which a finding is small to you: score_gap, inputs, weighing or excess, e.g. 'score_gap=0.1'; "
+        "repeatable.",
     )
-    random_state: int = field(default=0, metadata=_help("Seed."))
-    limits: Mapping[str, float] | None = field(
-        default=None,
-        metadata=_help(
-            "Size below which a finding is small to you: score_gap, inputs, weighing or excess, e.g. 'score_gap=0.1'; "
-            "repeatable."
-        ),
-    )
-    reason_map: ReasonMapLike | None = field(
-        default=None,
-        metadata=_help(
-            "File that says which reason each feature stands for: TOML with a table [reasons], or a table of two "
-            "columns. By default each feature is its own reason."
-        ),
+    reason_map: ReasonMapLike | None = option(
+        None,
+        "File that says which reason each feature stands for: TOML with a table [reasons], or a table of two "
+        "columns. By default each feature is its own reason.",
     )
 
-    regressions: bool = field(
-        default=False,
-        metadata=_help("Regress decisions, scores and --outcomes on the group, alone and at equal inputs."),
+    regressions: bool = option(
+        False, "Regress decisions, scores and --outcomes on the group, alone and at equal inputs."
     )
-    n_steps: int | None = field(
-        default=None,
-        metadata=_help("Segments per path of integrated gradients; by default as many as an error of 0.1% needs."),
+    n_steps: int | None = option(
+        None, "Segments per path of integrated gradients; by default as many as an error of 0.1% needs."
     )
-    method: Method = field(default="segments", metadata=_help("How paths are integrated: segments, midpoint or exact."))
-    output: Output | None = field(
-        default=None,
-        metadata=_help("Whether the model's score is log-odds or probability, if that is not clear from the model."),
+    method: Method = option("segments", "How paths are integrated: segments, midpoint or exact.")
+    output: Output | None = option(
+        None, "Whether the model's score is log-odds or probability, if that is not clear from the model."
     )
-    n_permutations: int | None = field(
-        default=None,
-        metadata=_help(
-            "Random orders in which sampled_shapley adds features; by default as many as --sampling-error needs."
-        ),
+    n_permutations: int | None = option(
+        None, "Random orders in which sampled_shapley adds features; by default as many as --sampling-error needs."
     )
-    sampling_error: float = field(
-        default=0.06, metadata=_help("Standard error of sampled attributions to stay below, as a share of their size.")
+    sampling_error: float = option(
+        0.06, "Standard error of sampled attributions to stay below, as a share of their size."
     )
-    unit: str | None = field(
-        default=None,
-        metadata=_help("Unit of an outcome that is a value rather than a probability, e.g. 'percentage points'."),
+    unit: str | None = option(
+        None, "Unit of an outcome that is a value rather than a probability, e.g. 'percentage points'."
     )
-    n_reasons: int = field(default=4, metadata=_help("Largest number of reasons given to a declined person."))
+    n_reasons: int = option(4, "Largest number of reasons given to a declined person.")
 
     def __post_init__(self) -> None:
         _check_counts(self, "n_steps", "n_permutations", "n_reasons")
@@ -274,59 +248,41 @@ class AuditOptions:
 class GivenOptions:
     """Which columns take the place of a model."""
 
-    scores: str | None = field(
-        default=None,
-        metadata=_help("Column of scores, in place of a model: probabilities, or with --unit values on any scale."),
+    scores: str | None = option(
+        None, "Column of scores, in place of a model: probabilities, or with --unit values on any scale."
     )
-    attributions: tuple[str, ...] = field(
-        default=(),
-        metadata=_help(
-            "Columns with the attributions of the scores: 'shap_*', where * is the feature, or feature=column: a,b."
-        ),
+    attributions: tuple[str, ...] = option(
+        (), "Columns with the attributions of the scores: 'shap_*', where * is the feature, or feature=column: a,b."
     )
-    attributions_file: str | None = field(
-        default=None, metadata=_help("File of the attributions, joined by --id, or row by row if there is no --id.")
+    attributions_file: str | None = option(
+        None, "File of the attributions, joined by --id, or row by row if there is no --id."
     )
-    base_values: str | None = field(
-        default=None,
-        metadata=_help("Base value of the attributions, a number or a column; by default it is derived from the data."),
+    base_values: str | None = option(
+        None, "Base value of the attributions, a number or a column; by default it is derived from the data."
     )
-    reason_codes: tuple[str, ...] = field(
-        default=(), metadata=_help("Columns of people's principal reasons, the first reason first: a,b.")
-    )
+    reason_codes: tuple[str, ...] = option((), "Columns of people's principal reasons, the first reason first: a,b.")
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions:
     """How a streamed audit is split into batches and where it runs."""
 
-    resume: bool = field(default=False, metadata=_help("Reuse the finished batches in the folder."))
-    batch_rows: int | None = field(
-        default=None,
-        metadata=_help(
-            "Largest batch, in people; by default 1/128 of everyone, from 5,000 to 25,000, and 50,000 on a GPU."
-        ),
+    resume: bool = option(False, "Reuse the finished batches in the folder.")
+    batch_rows: int | None = option(
+        None, "Largest batch, in people; by default 1/128 of everyone, from 5,000 to 25,000, and 50,000 on a GPU."
     )
-    reference_people: int = field(
-        default=200_000, metadata=_help("Without --reference: number of people drawn at random to match in.")
+    reference_people: int = option(200_000, "Without --reference: number of people drawn at random to match in.")
+    evidence_people: int | None = option(None, "Compare only this many people, drawn at random, with placebo pairs.")
+    engine: Engine | Executor = option(
+        "local",
+        "What runs the batches: local (threads or processes on this machine, whichever is faster), threads, "
+        "processes, dask or spark.",
     )
-    evidence_people: int | None = field(
-        default=None, metadata=_help("Compare only this many people, drawn at random, with placebo pairs.")
+    scheduler: str | None = option(
+        None, "Address of a Dask scheduler, a Spark Connect server (sc://) or a Spark master."
     )
-    engine: Engine | Executor = field(
-        default="local",
-        metadata=_help(
-            "What runs the batches: local (threads or processes on this machine, whichever is faster), threads, "
-            "processes, dask or spark."
-        ),
-    )
-    scheduler: str | None = field(
-        default=None, metadata=_help("Address of a Dask scheduler, a Spark Connect server (sc://) or a Spark master.")
-    )
-    n_jobs: int | None = field(
-        default=None, metadata=_help("Batches audited at the same time; by default one per core.")
-    )
-    device: str | None = field(default=None, metadata=_help("Where a torch model runs: cpu or cuda."))
+    n_jobs: int | None = option(None, "Batches audited at the same time; by default one per core.")
+    device: str | None = option(None, "Where a torch model runs: cpu or cuda.")
 
     def __post_init__(self) -> None:
         _check_counts(self, "batch_rows", "n_jobs", "evidence_people")

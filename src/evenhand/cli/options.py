@@ -13,7 +13,7 @@ import typer
 
 from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError, did_you_mean, first_line
-from evenhand.inputs.read_options import ColumnOptions, ReadOptions
+from evenhand.inputs.read_options import ColumnOptions, ReadOptions, option
 from evenhand.searching.options import DEFAULT_KEEP, SearchOptions
 
 ALIASES = {
@@ -48,20 +48,14 @@ def _same(plan: type, name: str) -> Any:
     return field(default=option.default, metadata=option.metadata)
 
 
-def _option(default: Any, panel: str, text: str) -> Any:
-    return field(default=default, metadata={"help": text, "panel": panel})
-
-
 @dataclass(frozen=True, kw_only=True)
 class QueryOptions:
     """A query in place of a table."""
 
-    sql: str | None = field(
-        default=None,
-        metadata={
-            "help": 'DuckDB query that selects the people, in place of a table, such as "select * from '
-            "'loans/*.parquet' where year = 2024\". It reads local files and changes nothing."
-        },
+    sql: str | None = option(
+        None,
+        'DuckDB query that selects the people, in place of a table, such as "select * from '
+        "'loans/*.parquet' where year = 2024\". It reads local files and changes nothing.",
     )
 
 
@@ -69,10 +63,8 @@ class QueryOptions:
 class MainColumns:
     """The columns that every audit has."""
 
-    label: str = field(default="", metadata={"help": "Column of the true outcome."})
-    group: tuple[str, ...] = field(
-        default=(), metadata={"help": "Column of the protected attribute; a,b for the intersection of two."}
-    )
+    label: str = option("", "Column of the true outcome.")
+    group: tuple[str, ...] = option((), "Column of the protected attribute; a,b for the intersection of two.")
     financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
 
 
@@ -99,36 +91,36 @@ class SearchPlan(SearchOptions, TablePlan):
     """All options of `evenhand search`, on the command line or in a TOML file."""
 
     encoding: str | None = _same(ReadOptions, "encoding")  # type: ignore[assignment]
-    categories: str = _option("onehot", "Models", f"{_CATEGORIES}, for networks.")
-    keep: tuple[str, ...] = _option(
+    categories: str = option("onehot", f"{_CATEGORIES}, for networks.", "Models")
+    keep: tuple[str, ...] = option(
         DEFAULT_KEEP,
-        "Goal",
         "What a model must keep, e.g. 'auc >= best - 0.01', 'profit >= unconstrained - 1%' or 'income increasing'; "
         "repeatable.",
-    )
-    minimize: str = _option(
-        "reasoning_gap",
         "Goal",
+    )
+    minimize: str = option(
+        "reasoning_gap",
         "Metric to improve, e.g. score_gap, weighing, excess, eo_gap, air or 'score_gap[income]'.",
+        "Goal",
     )
-    start: str | None = _option(
+    start: str | None = option(
         None,
-        "Models",
         "Your model, to search around and to compare with: .json or .ubj (XGBoost), .txt (LightGBM), .skops.",
-    )
-    family: tuple[str, ...] = _option(
-        (),
         "Models",
+    )
+    family: tuple[str, ...] = option(
+        (),
         "network, trees (of scikit-learn), xgboost, lightgbm, logistic or scorecard; repeatable. [default: that of "
         "--start, or network]",
+        "Models",
     )
-    n_candidates: int | None = _option(
-        None, "Models", "Number of combinations to draw at random; all of them by default."
+    n_candidates: int | None = option(
+        None, "Number of combinations to draw at random; all of them by default.", "Models"
     )
-    seed_search: int | None = _option(
-        None, "Models", "Search over this many seeds, too: each candidate and seed is a draw."
+    seed_search: int | None = option(
+        None, "Search over this many seeds, too: each candidate and seed is a draw.", "Models"
     )
-    random_state: int = _option(0, "Judging", "Seed.")
+    random_state: int = option(0, "Seed.", "Judging")
 
     def __post_init__(self) -> None:
         SearchOptions.__post_init__(self)
@@ -139,20 +131,20 @@ class SearchPlan(SearchOptions, TablePlan):
 class TrainPlan(TablePlan):
     """All options of `evenhand train`, on the command line or in a TOML file."""
 
-    objective: str = _option(
-        "reasoning_gap", "Goal", "What is lowered: reasoning_gap, reasoning_excess, excess, or cec, the paper's."
+    objective: str = option(
+        "reasoning_gap", "What is lowered: reasoning_gap, reasoning_excess, excess, or cec, the paper's.", "Goal"
     )
-    cec_weight: float = _option(2.0, "Goal", "Weight of the objective; 0 for none.")
-    equalized_odds_weight: float = _option(0.0, "Goal", "Weight of equalized odds; 0 for none.")
-    least_explained: float = _option(
-        0.1, "Goal", "Share of the labels' entropy at which both weights count in full; 0 for always."
+    cec_weight: float = option(2.0, "Weight of the objective; 0 for none.", "Goal")
+    equalized_odds_weight: float = option(0.0, "Weight of equalized odds; 0 for none.", "Goal")
+    least_explained: float = option(
+        0.1, "Share of the labels' entropy at which both weights count in full; 0 for always.", "Goal"
     )
-    epochs: int = _option(30, "Training", "Passes over the people.")
-    categories: str = _option("onehot", "Training", f"{_CATEGORIES}.")
-    device: str = _option("auto", "Training", "auto, cpu or cuda.")
-    random_state: int = _option(0, "Training", "Seed.")
-    checkpoint: str | None = _option(
-        None, "Output", "Folder that keeps an unfinished fit; run the command again to continue."
+    epochs: int = option(30, "Passes over the people.", "Training")
+    categories: str = option("onehot", f"{_CATEGORIES}.", "Training")
+    device: str = option("auto", "auto, cpu or cuda.", "Training")
+    random_state: int = option(0, "Seed.", "Training")
+    checkpoint: str | None = option(
+        None, "Folder that keeps an unfinished fit; run the command again to continue.", "Output"
     )
 
 
@@ -160,61 +152,41 @@ class TrainPlan(TablePlan):
 class AuditPlan(MainColumns, ReadOptions, QueryOptions, StreamOptions, GivenOptions, AuditOptions, ColumnOptions):
     """All options of `evenhand audit`, on the command line or in a TOML file."""
 
-    outcomes: tuple[str, ...] = field(
-        default=(),
-        metadata={"help": "Columns of additional outcomes to regress, such as a price; they are not inputs: a,b."},
+    outcomes: tuple[str, ...] = option(
+        (), "Columns of additional outcomes to regress, such as a price; they are not inputs: a,b."
     )
-    model: str | None = field(
-        default=None,
-        metadata={
-            "help": "Folder from `evenhand train`, or a file: .onnx, .json or .ubj (XGBoost), .txt (LightGBM), .cbm or "
-            ".json (CatBoost), .skops, .pmml, and .pkl or .joblib with --trust-pickle. Without a model, a plain "
-            "network is fitted on 70% of the people."
-        },
+    model: str | None = option(
+        None,
+        "Folder from `evenhand train`, or a file: .onnx, .json or .ubj (XGBoost), .txt (LightGBM), .cbm or "
+        ".json (CatBoost), .skops, .pmml, and .pkl or .joblib with --trust-pickle. Without a model, a plain "
+        "network is fitted on 70% of the people.",
     )
-    trust_pickle: bool = field(
-        default=False,
-        metadata={"help": "Load a pickled model. It can run any code, so only use this with files you trust."},
+    trust_pickle: bool = option(
+        False, "Load a pickled model. It can run any code, so only use this with files you trust."
     )
-    reference: str | None = field(
-        default=None, metadata={"help": "Table of the people to match in, usually the training data."}
+    reference: str | None = option(None, "Table of the people to match in, usually the training data.")
+    stream: bool = option(
+        False, "Read the people in batches, for data of any size; folders are always read in batches."
     )
-    stream: bool = field(
-        default=False,
-        metadata={"help": "Read the people in batches, for data of any size; folders are always read in batches."},
+    quick: bool = option(False, "Take a first look at up to 2,000 people, drawn at random; the report says so.")
+    fail_on: tuple[str, ...] = option((), "Exit with code 1 if this holds, e.g. 'excess > 0.05'; repeatable.")
+    group_probabilities: tuple[str, ...] = option(
+        (),
+        "In place of --group: columns with the probability of each group, such as those estimated from "
+        "surname and address: a,b,c. Groups are drawn at random from these probabilities.",
     )
-    quick: bool = field(
-        default=False,
-        metadata={"help": "Take a first look at up to 2,000 people, drawn at random; the report says so."},
+    draws: int = option(20, "With --group-probabilities: how many times groups are drawn.")
+    group_threshold: float = option(
+        0.8,
+        "With --group-probabilities, for comparison: also assign people to their most likely group if its "
+        "probability is at least this.",
     )
-    fail_on: tuple[str, ...] = field(
-        default=(), metadata={"help": "Exit with code 1 if this holds, e.g. 'excess > 0.05'; repeatable."}
+    memo: bool = option(False, "Also write a Word memo, memo.docx.")
+    template: str | None = option(
+        None, "Your own Word file for the memo, .docx or .dotx: its styles and text are used."
     )
-    group_probabilities: tuple[str, ...] = field(
-        default=(),
-        metadata={
-            "help": "In place of --group: columns with the probability of each group, such as those estimated from "
-            "surname and address: a,b,c. Groups are drawn at random from these probabilities."
-        },
-    )
-    draws: int = field(default=20, metadata={"help": "With --group-probabilities: how many times groups are drawn."})
-    group_threshold: float = field(
-        default=0.8,
-        metadata={
-            "help": "With --group-probabilities, for comparison: also assign people to their most likely group if its "
-            "probability is at least this."
-        },
-    )
-    memo: bool = field(default=False, metadata={"help": "Also write a Word memo, memo.docx."})
-    template: str | None = field(
-        default=None,
-        metadata={"help": "Your own Word file for the memo, .docx or .dotx: its styles and text are used."},
-    )
-    pack: bool = field(
-        default=False,
-        metadata={
-            "help": "Also write an evidence pack, pack.zip, for `evenhand verify`; it does not contain the data."
-        },
+    pack: bool = option(
+        False, "Also write an evidence pack, pack.zip, for `evenhand verify`; it does not contain the data."
     )
 
     def __post_init__(self) -> None:
@@ -291,7 +263,7 @@ _ORDER = ["Columns", "Reading", "Goal", "Models", "Training", "Judging", "Stoppi
 def _panel(option: Field[Any]) -> str:
     """The heading of an option: that of the dataclass that defines it, or that of an audit."""
     of_audit = next((title for title, names in _PANELS.items() if option.name in names), "Options")
-    return str(option.metadata.get("panel", of_audit))
+    return option.metadata["panel"] or of_audit
 
 
 def _parameter(option: Field[Any]) -> inspect.Parameter:

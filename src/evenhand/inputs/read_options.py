@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 from dataclasses import dataclass, field
+from typing import Any
 
 from evenhand.exceptions import InvalidInputError
 
@@ -15,6 +16,11 @@ DECIMALS = (".", ",")
 
 THOUSANDS = (",", ".", " ", "'")
 """Marks between thousands."""
+
+
+def option(default: Any, text: str, panel: str = "") -> Any:
+    """A field of a dataclass of options, with its help and its heading on the command line."""
+    return field(default=default, metadata={"help": text, "panel": panel})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,20 +46,15 @@ class ReadOptions:
     evenhand.exceptions.InvalidInputError: `decimal` (--decimal) and `thousands` (--thousands) cannot both be ','.
     """
 
-    encoding: str | None = field(
-        default=None, metadata={"help": "Encoding of a CSV file, such as cp1252 or utf-16; UTF-8 by default."}
+    encoding: str | None = option(None, "Encoding of a CSV file, such as cp1252 or utf-16; UTF-8 by default.")
+    decimal: str | None = option(
+        None, "Decimal mark of numbers written as text, . or ,; by default inferred from the file."
     )
-    decimal: str | None = field(
-        default=None,
-        metadata={"help": "Decimal mark of numbers written as text, . or ,; by default inferred from the file."},
+    thousands: str | None = option(None, "Thousands separator of numbers written as text: , . ' or a space.")
+    missing: tuple[str, ...] = option(
+        (), "Words for a missing value, in addition to NA, #N/A, a dot and the like: a,b."
     )
-    thousands: str | None = field(
-        default=None, metadata={"help": "Thousands separator of numbers written as text: , . ' or a space."}
-    )
-    missing: tuple[str, ...] = field(
-        default=(), metadata={"help": "Words for a missing value, in addition to NA, #N/A, a dot and the like: a,b."}
-    )
-    sheet: str | None = field(default=None, metadata={"help": "Sheet of an Excel file, if several have cells."})
+    sheet: str | None = option(None, "Sheet of an Excel file, if several have cells.")
 
     def __post_init__(self) -> None:
         for name, known in (("decimal", DECIMALS), ("thousands", THOUSANDS)):
@@ -74,10 +75,6 @@ class ReadOptions:
                     f"`encoding` (--encoding) must be the name of a text encoding, such as utf-8 or cp1252, got "
                     f"{self.encoding!r}."
                 )
-
-
-def _help(text: str) -> dict[str, str]:
-    return {"help": text}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,29 +107,19 @@ class ColumnOptions:
     """
 
     features: tuple[str, ...] | None = None  # on the command line, the model names them
-    drop: tuple[str, ...] = field(default=(), metadata=_help("Columns to drop: a,b."))
-    keep_inputs: tuple[str, ...] = field(
-        default=(),
-        metadata=_help("Columns to keep as inputs even if they look like an id, a date or a saved index: a,b."),
+    drop: tuple[str, ...] = option((), "Columns to drop: a,b.")
+    keep_inputs: tuple[str, ...] = option(
+        (), "Columns to keep as inputs even if they look like an id, a date or a saved index: a,b."
     )
-    positive_label: str | None = field(
-        default=None, metadata=_help("Value of the label that is the favorable outcome.")
+    positive_label: str | None = option(None, "Value of the label that is the favorable outcome.")
+    clusters: str | None = option(None, "Column that identifies the rows of the same applicant or household.")
+    keep_group: bool = option(False, "Also give the group to the model as an input.")
+    decisions: str | None = option(
+        None, "Column of the actual decisions, 1 for favorable, used instead of scores at a threshold."
     )
-    clusters: str | None = field(
-        default=None, metadata=_help("Column that identifies the rows of the same applicant or household.")
+    ids: str | None = option(None, "Column of ids to show in the report; not an input.")
+    drop_missing: bool = option(False, "Leave out rows without a label or group; the report counts them.")
+    sample_weight: str | None = option(
+        None, "Column of sampling weights: how many people of the population a row stands for."
     )
-    keep_group: bool = field(default=False, metadata=_help("Also give the group to the model as an input."))
-    decisions: str | None = field(
-        default=None,
-        metadata=_help("Column of the actual decisions, 1 for favorable, used instead of scores at a threshold."),
-    )
-    ids: str | None = field(default=None, metadata=_help("Column of ids to show in the report; not an input."))
-    drop_missing: bool = field(
-        default=False, metadata=_help("Leave out rows without a label or group; the report counts them.")
-    )
-    sample_weight: str | None = field(
-        default=None, metadata=_help("Column of sampling weights: how many people of the population a row stands for.")
-    )
-    by: tuple[str, ...] = field(
-        default=(), metadata=_help("Also report the excess separately for each value of these columns: a,b.")
-    )
+    by: tuple[str, ...] = option((), "Also report the excess separately for each value of these columns: a,b.")

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from evenhand.exceptions import InvalidInputError, did_you_mean
+from evenhand.inputs.read_options import option
 
 if TYPE_CHECKING:
     from evenhand.arrays import Floats, Ints
@@ -90,10 +91,6 @@ class Payoff:
         return float(weight @ (approved * decision + declined * (1 - decision))) / float(weight.sum())
 
 
-def _help(panel: str, text: str) -> dict[str, str]:
-    return {"help": text, "panel": panel}
-
-
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     """Options of a search that few people change; the `options=` argument of `search`.
@@ -145,54 +142,34 @@ class SearchOptions:
     evenhand.exceptions.InvalidInputError: `folds` must be a whole number of at least 2, got 1.
     """
 
-    folds: int = field(default=5, metadata=_help("Judging", "Folds of the cross-validation."))
-    seeds: int = field(default=1, metadata=_help("Judging", "Models per candidate and fold."))
-    confirmation: float = field(
-        default=0.2,
-        metadata=_help("Judging", "Share of the people kept out of training and choosing, to confirm the choice."),
+    folds: int = option(5, "Folds of the cross-validation.", "Judging")
+    seeds: int = option(1, "Models per candidate and fold.", "Judging")
+    confirmation: float = option(
+        0.2, "Share of the people kept out of training and choosing, to confirm the choice.", "Judging"
     )
-    alternatives: int = field(
-        default=1,
-        metadata=_help("Judging", "Candidates to confirm, best first; intervals allow for their number."),
+    alternatives: int = option(1, "Candidates to confirm, best first; intervals allow for their number.", "Judging")
+    payoff: Mapping[str, float] | str | Payoff | None = option(
+        None,
+        "What decisions are worth, for profit: 'approve_good=1,approve_bad=-5'; decline_good, decline_bad.",
+        "Goal",
     )
-    payoff: Mapping[str, float] | str | Payoff | None = field(
-        default=None,
-        metadata=_help(
-            "Goal",
-            "What decisions are worth, for profit: 'approve_good=1,approve_bad=-5'; decline_good, decline_bad.",
-        ),
+    decision_threshold: float = option(0.5, "Decisions are favorable from this probability on.", "Judging")
+    consistency_threshold: float = option(0.3, "CEC score above which reasoning differs.", "Judging")
+    max_distance: float | None = option(
+        None, "Largest distance between a person and their match, in standard deviations.", "Judging"
     )
-    decision_threshold: float = field(
-        default=0.5, metadata=_help("Judging", "Decisions are favorable from this probability on.")
+    n_compared: int = option(1_000, "The most test people of a fold whose reasoning is compared.", "Judging")
+    stop_gain: float | None = option(
+        None, "Stop once one more candidate is expected to improve --minimize by at most this.", "Stopping"
     )
-    consistency_threshold: float = field(
-        default=0.3, metadata=_help("Judging", "CEC score above which reasoning differs.")
+    stop_delta: float = option(0.05, "Probability that the bound on further gains is wrong.", "Stopping")
+    stop_floor: float | None = option(
+        None, "Best possible value of --minimize; by default 0, or 1 if more is better.", "Stopping"
     )
-    max_distance: float | None = field(
-        default=None,
-        metadata=_help("Judging", "Largest distance between a person and their match, in standard deviations."),
-    )
-    n_compared: int = field(
-        default=1_000, metadata=_help("Judging", "The most test people of a fold whose reasoning is compared.")
-    )
-    stop_gain: float | None = field(
-        default=None,
-        metadata=_help("Stopping", "Stop once one more candidate is expected to improve --minimize by at most this."),
-    )
-    stop_delta: float = field(
-        default=0.05, metadata=_help("Stopping", "Probability that the bound on further gains is wrong.")
-    )
-    stop_floor: float | None = field(
-        default=None,
-        metadata=_help("Stopping", "Best possible value of --minimize; by default 0, or 1 if more is better."),
-    )
-    encoding: Encoding = field(
-        default="onehot", metadata=_help("Models", "Categories of networks as onehot columns or ordinal codes.")
-    )
-    device: str = field(default="auto", metadata=_help("Machine", "auto, cpu or cuda."))
-    n_jobs: int | None = field(
-        default=None,
-        metadata=_help("Machine", "Candidates trained at once; by default one on each core. Networks use all."),
+    encoding: Encoding = option("onehot", "Categories of networks as onehot columns or ordinal codes.", "Models")
+    device: str = option("auto", "auto, cpu or cuda.", "Machine")
+    n_jobs: int | None = option(
+        None, "Candidates trained at once; by default one on each core. Networks use all.", "Machine"
     )
     progress: bool = False
 
