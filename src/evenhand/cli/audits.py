@@ -28,6 +28,7 @@ from evenhand.cli.options import (
     named_table,
     opened_table,
     options_of,
+    part_of,
     plan_from_toml,
     read_in,
     settings_in,
@@ -35,6 +36,11 @@ from evenhand.cli.options import (
 from evenhand.cli.terminal import say
 from evenhand.exceptions import InvalidInputError, did_you_mean
 from evenhand.system.threads import quick_imports
+
+if TYPE_CHECKING:
+    from evenhand.auditing.history import Comparison
+    from evenhand.auditing.result import AuditResult
+    from evenhand.auditing.verifying import Pack
 
 
 @options_of(CheckPlan)
@@ -62,7 +68,7 @@ def check(
 
     with progress("check", 2, after=PATIENCE) as advance:
         people = named_table(data, plan)
-        table = read_table(people, ReadOptions(**{f.name: getattr(plan, f.name) for f in fields(ReadOptions)}))
+        table = read_table(people, part_of(plan, ReadOptions))
         advance("read")
         found = look(
             table,
@@ -183,10 +189,6 @@ def _numbers(summary: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str
             yield f"{prefix}{key}", float(value)
 
 
-if TYPE_CHECKING:
-    from evenhand.auditing.result import AuditResult
-
-
 @options_of(AuditPlan)
 def audit(
     plan: AuditPlan,
@@ -212,20 +214,14 @@ def audit(
     gates = [parse_gate(text) for text in plan.fail_on]
     _check_outputs(plan)
     plan = replace(plan, stream=in_batches)
-    if in_batches:
-        people = named_table(data, plan, out)
-        result = stream_table(people, plan, out)
-    else:
+    if not in_batches:
         _check_in_memory(plan)
-        people = named_table(data, plan)
-        result = audit_table(people, plan)
+    people = named_table(data, plan, out if in_batches else None)
+    result = stream_table(people, plan, out) if in_batches else audit_table(people, plan)
     crossed = crossed_gates(gates, result.to_dict())
     show_and_write(result, out, _further_outputs(result, read_in(people, out), plan))
     say(f"Run time: {time.perf_counter() - begun:.1f} s")
-    for sentence in crossed:
-        say(f"Gate: {sentence}", err=True)
-    if crossed:
-        raise typer.Exit(1)
+    _fail_if(crossed)
 
 
 def check_roles(plan: AuditPlan, *, is_streamed: bool) -> None:
@@ -257,11 +253,7 @@ def _check_outputs(plan: AuditPlan) -> None:
         open_word(plan.template)
 
 
-def _further_outputs(
-    result: AuditResult,
-    data: Any,
-    plan: AuditPlan,
-) -> dict[str, Callable[[Path], None]]:
+def _further_outputs(result: AuditResult, data: Any, plan: AuditPlan) -> dict[str, Callable[[Path], None]]:
     """Writers of the optional files, by file name."""
     found: dict[str, Callable[[Path], None]] = {}
     if plan.memo:
@@ -383,11 +375,6 @@ def _has_desktop() -> bool:
     return sys.platform in {"darwin", "win32"}
 
 
-if TYPE_CHECKING:
-    from evenhand.auditing.result import AuditResult
-    from evenhand.auditing.verifying import Pack
-
-
 def verify(
     pack: Annotated[Path, typer.Argument(help="Evidence pack from `evenhand audit --pack`, a zip file.")],
     data: Annotated[
@@ -479,10 +466,6 @@ def _run_again(
     plan = replace(plan, **own, **here, sql=None, trust_pickle=trust_pickle, template=None, memo=False, pack=False)
     people = opened_table(data, plan) if isinstance(data, str) else data
     return stream_table(people, plan, folder / "audit") if in_batches else audit_table(people, plan)
-
-
-if TYPE_CHECKING:
-    from evenhand.auditing.history import Change, Comparison
 
 
 def compare(
@@ -582,15 +565,11 @@ def _changes_by_name(found: Comparison, audit: str) -> Iterator[tuple[str, float
             yield f"{name}_p", change.p_adjusted
     for finding in (f for f in found.findings if f.audit == audit):
         changes = [c for c in found.changes if c.audit == audit and c.finding == finding.key]
-        grown = [size for size in map(_growth, changes) if not math.isnan(size)]
-        yield finding.key, max(grown, default=math.nan)
+        # Score gaps can favor either group: how much their size grew.
+        has_side = finding.key in ("score_gap", "inputs")
+        grown = [abs(c.value) - abs(c.base_value) if has_side else c.change for c in changes]
+        yield finding.key, max((size for size in grown if not math.isnan(size)), default=math.nan)
         yield f"{finding.key}_p", finding.p_adjusted
-
-
-def _growth(change: Change) -> float:
-    """How much a metric grew. For score gaps, which can favor either group, how much their size grew."""
-    has_side = change.finding in ("score_gap", "inputs")
-    return abs(change.value) - abs(change.base_value) if has_side else change.change
 
 
 def _distinct_names(paths: Sequence[Path]) -> list[str]:

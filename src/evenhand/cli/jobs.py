@@ -15,12 +15,12 @@ from evenhand import load_model
 from evenhand.auditing.audit import audit_people
 from evenhand.auditing.direction import notes_on_label
 from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
-from evenhand.cli.options import AuditPlan, SearchPlan, TablePlan, TrainPlan, opened_table
+from evenhand.cli.options import AuditPlan, SearchPlan, TablePlan, TrainPlan, opened_table, part_of
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.given import GivenColumns, attribution_columns, rows_by_id, rows_in_order
 from evenhand.inputs.people import People
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
-from evenhand.inputs.reading import quick_look, read_people
+from evenhand.inputs.reading import read_people
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import open_table, typed
@@ -29,6 +29,11 @@ from evenhand.inputs.validation import as_groups, check_columns
 from evenhand.models.introspection import input_columns
 from evenhand.searching.options import SearchOptions
 from evenhand.system.terminal import PATIENCE, progress
+
+if TYPE_CHECKING:
+    from evenhand.auditing.result import AuditResult
+    from evenhand.searching import SearchResult
+    from evenhand.training.classifier import CECClassifier
 
 _SHOWN = 8
 
@@ -43,18 +48,13 @@ class ReadColumns:
         The role of each column.
     frame
         The columns of the applicants' file, one row for each of its rows.
-    second, ids, base_values
-        Attributions by feature from a second file, and its columns of ids and base values; None if absent.
-    where
-        The second file, for messages.
+    beside
+        A second file with the attributions; None if there is none.
     """
 
     columns: GivenColumns
     frame: pd.DataFrame
-    second: pd.DataFrame | None = None
-    ids: str | None = None
-    base_values: str | None = None
-    where: str = ""
+    beside: _SecondFile | None
 
     def of(self, people: People) -> dict[str, Any]:
         """The columns of some people, as `audit_given` takes them."""
@@ -65,21 +65,17 @@ class ReadColumns:
             "base_values": own[base] if isinstance(base, str) else base,
             "reason_codes": own[list(columns.reason_codes)] if columns.reason_codes else None,
         }
-        if self.second is not None:
-            beside = self._of_second(people)
-            if self.base_values is not None:
-                found["base_values"] = beside.pop(self.base_values)
-            return {**found, "attributions": beside}
-        named = columns.attributions
-        shap = None if named is None else own[list(named.values())].set_axis(list(named), axis=1)
+        named, beside = columns.attributions, self.beside
+        if beside is None:
+            shap = None if named is None else own[list(named.values())].set_axis(list(named), axis=1)
+        elif beside.ids is None:
+            shap = rows_in_order(beside.frame, len(self.frame), people.kept, beside.where)
+        else:
+            assert people.ids is not None
+            shap = rows_by_id(beside.frame, beside.ids, people.ids, beside.where).drop(columns=beside.ids)
+        if beside is not None and beside.base_values is not None:
+            found["base_values"] = shap.pop(beside.base_values)
         return {**found, "attributions": shap}
-
-    def _of_second(self, people: People) -> pd.DataFrame:
-        assert self.second is not None
-        if self.ids is None:
-            return rows_in_order(self.second, len(self.frame), people.kept, self.where)
-        assert people.ids is not None
-        return rows_by_id(self.second, self.ids, people.ids, self.where).drop(columns=self.ids)
 
 
 def read_given(
@@ -100,15 +96,14 @@ def read_given(
     applicants
         Function that reads the people of the file, with the named features or with all columns that have no other role.
     """
-    reading = ReadOptions(**{option.name: getattr(plan, option.name) for option in fields(ReadOptions)})
+    reading = part_of(plan, ReadOptions)
     raw = open_table(path, reading)
     names = list(raw.schema.names)
     beside = None if plan.attributions_file is None else _SecondFile.of(plan, reading)
-    base = None if beside is None else beside.base_values
     columns = GivenColumns.among(
         names,
         scores=plan.scores,
-        base_values=plan.base_values if base is None else None,
+        base_values=plan.base_values if beside is None or beside.base_values is None else None,
         reason_codes=plan.reason_codes,
         attributions=plan.attributions if beside is None else (),
     )
@@ -116,10 +111,13 @@ def read_given(
     inputs = None if features is None else _inputs(list(features), names, plan)
     people, notes = applicants(replace(plan, drop=(*plan.drop, *columns.needed)), inputs)
     frame = typed(raw, columns.needed or names[:1], reading).table.to_pandas()
-    read = ReadColumns(columns, frame)
-    if beside is not None:
-        read = ReadColumns(columns, frame, beside.frame, beside.ids, base, beside.where)
-    return people, read, (*notes, *_unused_columns(inputs, names, plan, columns))
+    if inputs is not None:
+        roles = {plan.label, plan.ids, plan.clusters, plan.decisions, *plan.group, *plan.by, *plan.drop}
+        rest = [name for name in names if name not in {*roles, *columns.needed, *inputs}]
+        more = f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
+        unused = f"Not used as inputs, because they have no attributions: {', '.join(map(repr, rest[:_SHOWN]))}{more}."
+        notes = (*notes, unused) if rest else notes
+    return people, ReadColumns(columns, frame, beside), notes
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,31 +162,6 @@ def _inputs(features: Sequence[str], names: Sequence[str], plan: AuditPlan) -> l
     return [name for name in names if name in features]
 
 
-def _unused_columns(
-    inputs: Sequence[str] | None, names: Sequence[str], plan: AuditPlan, columns: GivenColumns
-) -> tuple[str, ...]:
-    """A note on the columns that are not inputs because they have no attributions."""
-    if inputs is None:
-        return ()
-    roles = {plan.label, plan.ids, plan.clusters, plan.decisions, *plan.group, *plan.by, *plan.drop, *columns.needed}
-    rest = [name for name in names if name not in roles and name not in inputs]
-    if not rest:
-        return ()
-    return (
-        f"Not used as inputs, because they have no attributions: {', '.join(map(repr, rest[:_SHOWN]))}{_more(rest)}.",
-    )
-
-
-def _more(names: Sequence[str]) -> str:
-    return f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-
-
-if TYPE_CHECKING:
-    from evenhand.auditing.result import AuditResult
-    from evenhand.searching import SearchResult
-    from evenhand.training.classifier import CECClassifier
-
-
 _TRAIN_SHARE = 0.7
 _QUICK_PEOPLE = 2_000
 _DEMO_PEOPLE = 12_000  # out of 30,000, for an answer within seconds
@@ -226,7 +199,7 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
         raise InvalidInputError(
             "--reference needs --model: without a model, the people are split into a reference and an audited part."
         )
-    options = AuditOptions(**_values(plan, AuditOptions))
+    options = part_of(plan, AuditOptions)
     if model is None:
         result = _fit_and_audit(people, options)
     else:
@@ -265,7 +238,7 @@ def is_without_model(plan: AuditPlan) -> bool:
     InvalidInputError
         If there is a model as well.
     """
-    given = [name for name in _values(plan, GivenOptions) if getattr(plan, name)]
+    given = [option.name for option in fields(GivenOptions) if getattr(plan, option.name)]
     if plan.model is not None and given:
         shown = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         raise InvalidInputError(f"{shown} take the place of a model, but --model names one too: use only one of them.")
@@ -288,7 +261,7 @@ def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:
         people = _drawn(everyone, plan.random_state) if plan.quick else everyone
         columns = {**given.of(people), "decisions": people.decisions}
         advance("columns")
-    options = AuditOptions(**_values(plan, AuditOptions))
+    options = part_of(plan, AuditOptions)
     label = plan.label if plan.positive_label is None else None
     result = audit_given_people(people, columns, options, label=label, progress=True)
     files = {"data file": path, "attributions file": plan.attributions_file}
@@ -300,7 +273,8 @@ def _drawn(everyone: People, random_state: int) -> People:
     if len(everyone) <= _QUICK_PEOPLE:
         return everyone
     rows = sample_people(everyone.labels, everyone.groups.codes, _QUICK_PEOPLE, random_state)
-    return quick_look(everyone, rows, "not drawn for a quick look")
+    left_out = {**everyone.exclusions, "not drawn for a quick look": len(everyone) - len(rows)}
+    return replace(everyone.rows(rows), exclusions=left_out)
 
 
 def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:
@@ -330,10 +304,10 @@ def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:
         financial_features=plan.financial_features,
         out=out,
         reference=plan.reference,
-        columns=ColumnOptions(**_values(plan, ColumnOptions)),
-        reading=ReadOptions(**_values(plan, ReadOptions)),
-        stream=StreamOptions(**_values(plan, StreamOptions)),
-        options=AuditOptions(**_values(plan, AuditOptions)),
+        columns=part_of(plan, ColumnOptions),
+        reading=part_of(plan, ReadOptions),
+        stream=part_of(plan, StreamOptions),
+        options=part_of(plan, AuditOptions),
         progress=True,
     )
 
@@ -353,7 +327,7 @@ def search_table(path: Any, plan: SearchPlan, checkpoint: Path) -> tuple[SearchR
         if plan.start is not None and families is None:
             space = {"seed": seeds}
     people, notes = _applicants(path, plan)
-    options = {**_values(plan, SearchOptions), "encoding": plan.categories, "progress": True}
+    encoding: Any = plan.categories
     result = search(
         people.table,
         people.labels,
@@ -368,7 +342,7 @@ def search_table(path: Any, plan: SearchPlan, checkpoint: Path) -> tuple[SearchR
         minimize=plan.minimize,
         checkpoint=checkpoint,
         random_state=plan.random_state,
-        options=SearchOptions(**options),
+        options=replace(part_of(plan, SearchOptions), encoding=encoding, progress=True),
     )
     return result, [*notes, *_left_out(people)]
 
@@ -407,24 +381,19 @@ def _left_out(people: People) -> list[str]:
     return [f"Left out {count:,} rows: {reason}." for reason, count in people.exclusions.items()]
 
 
-def _values(plan: object, kind: type) -> dict[str, Any]:
-    """The options of a plan that a dataclass defines."""
-    return {option.name: getattr(plan, option.name) for option in fields(kind)}
-
-
 def _applicants(
     path: Any, plan: AuditPlan | TablePlan, features: Sequence[str] | None = None, *, is_checked: bool = False
 ) -> tuple[People, tuple[str, ...]]:
     """The people of a file, with notes on how it was read; `is_checked` says that its columns were checked before."""
     favorable = getattr(plan, "favorable", None)
-    columns = ColumnOptions(**_values(plan, ColumnOptions))
+    columns = part_of(plan, ColumnOptions)
     people, notes = read_people(
         path,
         label=plan.label,
         group=plan.group,
         financial=plan.financial_features,
         roles=replace(columns, features=None if features is None else tuple(features)),
-        reading=ReadOptions(**_values(plan, ReadOptions)),
+        reading=part_of(plan, ReadOptions),
         favorable=None if getattr(plan, "unit", None) else favorable,
         outcomes=getattr(plan, "outcomes", ()),
         probabilities=getattr(plan, "group_probabilities", ()),
@@ -442,9 +411,7 @@ def _fit_and_audit(people: People, options: AuditOptions) -> AuditResult:
     """Fit a plain network on some of the people, and audit it on the others."""
     from evenhand.training.classifier import CECClassifier
 
-    ReasonMap.of(
-        options.reason_map, [str(name) for name in people.table.columns]
-    )  # rejected before a network is fitted
+    ReasonMap.of(options.reason_map, list(people.table.columns))  # rejected before a network is fitted
     train, test = split_people(people.labels, people.groups.codes, _TRAIN_SHARE, options.random_state)
     pool = people.rows(train)
     model = CECClassifier(

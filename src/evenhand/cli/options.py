@@ -225,6 +225,11 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
     return decorate
 
 
+def part_of(plan: object, kind: type[Plan]) -> Plan:
+    """The options of a plan that a smaller dataclass defines."""
+    return kind(**{option.name: getattr(plan, option.name) for option in fields(kind)})  # type: ignore[arg-type]
+
+
 def check_given(plan: object, *names: str) -> None:
     """Reject a plan that lacks an option.
 
@@ -427,12 +432,13 @@ def named_table(data: str | None, plan: AuditPlan | CheckPlan | TablePlan, folde
     InvalidInputError
         If both `data` and a query are given, or neither.
     """
-    if data is not None and plan.sql is not None:
-        raise InvalidInputError(f"The table {_shown(data)!r} and --sql both name the people: use only one of them.")
     if plan.sql is not None:
         from evenhand.inputs.tables import open_table
         from evenhand.inputs.tables.lakes import query
+        from evenhand.inputs.tables.raw import shown
 
+        if data is not None:
+            raise InvalidInputError(f"The table {shown(data)!r} and --sql both name the people: use only one of them.")
         return open_table(query(plan.sql), folder=folder)
     if data is None:
         raise InvalidInputError(
@@ -445,8 +451,7 @@ def opened_table(data: str, plan: AuditPlan | CheckPlan | TablePlan, folder: Pat
     """Return a local path unchanged, and anything else as an open table, so that it is fetched once."""
     from evenhand.inputs.tables import is_near, open_table
 
-    reading = ReadOptions(**{option.name: getattr(plan, option.name) for option in fields(ReadOptions)})
-    return Path(data) if is_near(data) else open_table(data, reading, folder=folder)
+    return Path(data) if is_near(data) else open_table(data, part_of(plan, ReadOptions), folder=folder)
 
 
 def is_streamed(data: str | None, plan: AuditPlan) -> bool:
@@ -463,9 +468,3 @@ def read_in(people: Any, out: Path) -> Any:
     from evenhand.auditing.streaming.engines.spark import ROWS
 
     return out / ROWS
-
-
-def _shown(data: str) -> str:
-    from evenhand.inputs.tables.raw import shown
-
-    return shown(data)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -86,8 +85,3 @@ def _check_occurs(columns: Columns, table: pa.Table) -> None:
         raise InvalidInputError(
             f"--positive-label {columns.positive_label!r} is not a value of the label, which has {seen}."
         )
-
-
-def quick_look(people: People, rows: Any, why_not: str) -> People:
-    """Some of the people; the others are counted as left out, for the given reason."""
-    return replace(people.rows(rows), exclusions={**people.exclusions, why_not: len(people) - len(rows)})

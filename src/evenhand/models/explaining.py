@@ -41,45 +41,6 @@ class CellBaselines:
     rows: Tensor
     sizes: Ints
 
-    @classmethod
-    def of(
-        cls,
-        x: Tensor,
-        labels: Ints,
-        groups: Ints,
-        *,
-        n_groups: int | None = None,
-        skip_missing: bool = False,
-        categorical: Sequence[int] = (),
-        sample_weight: Floats | None = None,
-    ) -> CellBaselines:
-        """Baselines of a pool; parameters as in `label_group_baselines`. The last of `n_groups` may be empty.
-
-        Examples
-        --------
-        >>> x = torch.tensor([[1.0], [3.0], [5.0], [7.0]])
-        >>> found = CellBaselines.of(x, np.array([0, 0, 1, 1]), np.array([0, 0, 0, 1]))
-        >>> found.rows.flatten().tolist(), found.sizes.tolist()
-        ([2.0, nan, 5.0, 7.0], [2, 0, 1, 1])
-        """
-        means = label_group_baselines(
-            x.cpu().numpy(),
-            labels,
-            groups,
-            skip_missing=skip_missing,
-            categorical=categorical,
-            sample_weight=sample_weight,
-        )
-        n = means.shape[1] if n_groups is None else n_groups
-        rows = np.full((2, n, means.shape[2]), np.nan)
-        rows[:, : means.shape[1]] = means
-        return cls(
-            torch.as_tensor(rows.reshape(2 * n, -1), dtype=x.dtype, device=x.device),
-            np.bincount(
-                (labels * n + groups)[slice(None) if sample_weight is None else sample_weight > 0], minlength=2 * n
-            ),
-        )
-
 
 @dataclass(frozen=True, eq=False)
 class Seen:
@@ -151,6 +112,8 @@ class Explainer:
     ) -> Explainer:
         """Take the baselines from a pool of encoded people and the columns from the model's encoder.
 
+        The last of `n_groups` may be empty.
+
         Examples
         --------
         >>> from evenhand.models.gradient import DifferentiableModel
@@ -160,14 +123,21 @@ class Explainer:
         >>> explainer.explain(x, np.array([1, 1])).offset.flatten().tolist()
         [-1.0, 1.0]
         """
-        baselines = CellBaselines.of(
-            x,
+        means = label_group_baselines(
+            x.cpu().numpy(),
             labels,
             groups,
-            n_groups=n_groups,
             skip_missing=model.accepts_missing,
             categorical=model.categorical_inputs,
             sample_weight=sample_weight,
+        )
+        n = means.shape[1] if n_groups is None else n_groups
+        cells = np.full((2, n, means.shape[2]), np.nan)
+        cells[:, : means.shape[1]] = means
+        counted = slice(None) if sample_weight is None else sample_weight > 0
+        baselines = CellBaselines(
+            torch.as_tensor(cells.reshape(2 * n, -1), dtype=x.dtype, device=x.device),
+            np.bincount((labels * n + groups)[counted], minlength=2 * n),
         )
         join = model.join_matrix()
         return cls(model, baselines, n_steps, method, None if join is None else join.double())

@@ -71,6 +71,13 @@ class _Turned:
         return -self.risk.crossed(contexts, other.risk, inputs)
 
 
+# What a risk and its reverse have in common, attributes and methods.
+_SHARED = (
+    *("kind", "encoder", "attribution", "takes_missing", "output", "categorical_inputs", "has_probabilities"),
+    *("identifying", "encode", "join_matrix", "is_financial"),
+)
+
+
 class RiskModel(AuditedModel):
     """A model of the unfavorable outcome, converted to one of the favorable outcome.
 
@@ -92,9 +99,8 @@ class RiskModel(AuditedModel):
 
     def __init__(self, risk: AuditedModel) -> None:
         self.risk = risk
-        self.kind, self.encoder, self.attribution = risk.kind, risk.encoder, risk.attribution
-        self.takes_missing, self.output = risk.takes_missing, risk.output
-        self.categorical_inputs, self.has_probabilities = risk.categorical_inputs, risk.has_probabilities
+        for name in _SHARED:
+            setattr(self, name, getattr(risk, name))
 
     @property
     def needs_labels(self) -> bool:
@@ -123,22 +129,6 @@ class RiskModel(AuditedModel):
     def favorable_labels(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """1 for the favorable outcome, from labels that are 1 for the unfavorable one; labels of a value stay."""
         return labels if self.output == "value" else 1 - labels
-
-    def identifying(self, table: pd.DataFrame) -> NDArray[np.float64] | None:
-        """Numbers that identify equal rows."""
-        return self.risk.identifying(table)
-
-    def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
-        """The table as the model's input."""
-        return self.risk.encode(table, name)
-
-    def join_matrix(self) -> Tensor | None:
-        """Matrix that sums inputs into the table's columns."""
-        return self.risk.join_matrix()
-
-    def is_financial(self, columns: list[str], financial_features: list[str]) -> NDArray[np.bool_]:
-        """Which inputs of the model belong to financial features."""
-        return self.risk.is_financial(columns, financial_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,14 +165,8 @@ class GivenModel(LinearModel):
     def of(cls, given: Floats, base: float, n_features: int, output: Output, kind: str) -> GivenModel:
         """Attributions or scores, and the base value that is added to them."""
         values = torch.tensor(given, dtype=torch.float64)
-        return cls(
-            torch.ones(values.shape[1], dtype=torch.float64),
-            base,
-            kind,
-            output=output,
-            given=values,
-            n_features=n_features,
-        )
+        weights = torch.ones(values.shape[1], dtype=torch.float64)
+        return cls(weights, base, kind, output=output, given=values, n_features=n_features)
 
     @property
     def needs_labels(self) -> bool:
@@ -201,13 +185,9 @@ class GivenModel(LinearModel):
 
     def identifying(self, table: pd.DataFrame) -> Floats:
         """The table in numbers; a category is its place in order of appearance."""
-        columns = [
-            table[name].to_numpy(dtype=np.float64, na_value=np.nan)
-            if is_number_column(table[name])
-            else pd.factorize(table[name])[0].astype(np.float64)
-            for name in table.columns
-        ]
-        return np.column_stack(columns)
+        text = [name for name in table.columns if not is_number_column(table[name])]
+        coded = table.assign(**{name: pd.factorize(table[name])[0] for name in text})
+        return coded.to_numpy(dtype=np.float64, na_value=np.nan)
 
     def join_matrix(self) -> Tensor | None:
         """None for attributions; a score alone is assigned to the first column, which the audit then leaves out."""

@@ -35,8 +35,7 @@ class ValidationData:
     triples: Tensor | None = None
 
     def __post_init__(self) -> None:
-        integers = {"y": torch.int64, "group": torch.int64, "match": torch.int64, "triples": torch.int64}
-        _convert(self, X=torch.float32, weight=torch.float32, **integers)
+        _convert(self, "X", "weight")
         _check_people(self)
 
     @property
@@ -99,18 +98,13 @@ class TrainingData:
     triples: Tensor | None = None
 
     def __post_init__(self) -> None:
-        floats = {"X": torch.float32, "baselines": torch.float32, "weight": torch.float32, "join": torch.float32}
-        _convert(self, y=torch.int64, group=torch.int64, match=torch.int64, triples=torch.int64, **floats)
+        _convert(self, "X", "baselines", "weight", "join")
         _check_people(self)
         n_tables, n_rows, n_columns = self.X.shape
-        if (
-            self.baselines.dim() != 4
-            or self.baselines.shape[:2] != (n_tables, 2)
-            or self.baselines.shape[3] != n_columns
-        ):
+        shape = self.baselines.shape
+        if len(shape) != 4 or shape[:2] != (n_tables, 2) or shape[3] != n_columns:
             raise InvalidInputError(
-                f"`baselines` must have shape ({n_tables}, 2, n_groups, {n_columns}), "
-                f"got {tuple(self.baselines.shape)}."
+                f"`baselines` must have shape ({n_tables}, 2, n_groups, {n_columns}), got {tuple(shape)}."
             )
         if int(self.group.max()) >= self.n_groups:
             raise InvalidInputError(
@@ -194,9 +188,9 @@ def _check_triples(people: TrainingData | ValidationData, n_rows: int) -> None:
         )
 
 
-def _convert(data: Any, **dtypes: torch.dtype) -> None:
-    for name, dtype in dtypes.items():
-        value = getattr(data, name)
+def _convert(data: Any, *floats: str) -> None:
+    for name in (*floats, "y", "group", "match", "triples"):
+        value, dtype = getattr(data, name), torch.float32 if name in floats else torch.int64
         if value is not None:
             object.__setattr__(data, name, torch.as_tensor(value, dtype=dtype, device="cpu").contiguous())
 

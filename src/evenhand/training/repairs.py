@@ -30,6 +30,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -287,31 +288,14 @@ def _trials_on_folds(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _ScoredPairs:
-    """Pairs of people held out, a `GapPart`: the score of the person with the match's finances minus the match's."""
-
-    person: Ints
-    person_row: Ints
-    unit: Ints
-    bucket: Ints
-    other: Ints
-    match: Ints
-    group: Ints
-    other_group: Ints
-    label: Ints
-    pair_weight: Floats
-    finances: Floats
-    score_gaps: Floats
-
-
 def _score_gaps(model: AuditedModel, people: _People, pairs: Pairs, reference: int) -> Floats:
     """The score gap at equal finances of each group, and 0 for the reference group."""
     rows = np.flatnonzero(pairs.is_matched)
     person, match = pairs.person[rows], pairs.match[rows]
     moved = np.where(people.is_financial, people.features[match], people.features[person])
     points = pairs.space.transform(people.finances)
-    part = _ScoredPairs(
+    # A `GapPart`: the score of the person with the match's finances minus the match's.
+    part: Any = SimpleNamespace(
         person=person,
         person_row=person,
         unit=person,

@@ -165,17 +165,12 @@ class TreeEnsemble:
         cls,
         trees: Sequence[Tree],
         *,
-        base_margin: float,
         n_features: int,
-        input_dtype: Literal["float32", "float64"],
-        output: Output,
         source: str,
         feature_names: Sequence[str] | None = None,
-        missing_value: float = math.nan,
-        categories: Mapping[int, tuple[Any, ...]] | None = None,
-        takes_unknown: bool = True,
+        **others: Any,
     ) -> TreeEnsemble:
-        """The ensemble of `trees`.
+        """The ensemble of `trees`, with the attributes from `base_margin` on.
 
         Raises
         ------
@@ -214,15 +209,10 @@ class TreeEnsemble:
             in_set=_joined(list(sets.values()), np.uint8),
             other_left=_joined([_or_no(tree.other_left, tree) for tree in trees], np.bool_),
             roots=roots.astype(np.int32),
-            base_margin=float(base_margin),
             n_features=int(n_features),
-            input_dtype=input_dtype,
-            output=output,
             source=source,
             feature_names=None if feature_names is None else tuple(feature_names),
-            missing_value=missing_value,
-            categories=dict(categories or {}),
-            takes_unknown=takes_unknown,
+            **others,
         )
 
     @classmethod
@@ -247,7 +237,6 @@ class TreeEnsemble:
         n_features, source, feature_names
             Properties of the sum.
         """
-        first = ensembles[0]
         sizes = np.asarray([len(each.feature) for each in ensembles])
         starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
 
@@ -255,26 +244,21 @@ class TreeEnsemble:
             parts = [getattr(each, name) + start for each, start in zip(ensembles, starts, strict=True)]
             return np.concatenate(parts).astype(np.int32)
 
-        def joined(name: str) -> NDArray[Any]:
-            return np.concatenate([getattr(each, name) for each in ensembles])
-
-        is_leaf = joined("feature") < 0
+        alike = ("threshold", "missing_left", "rule", "set_start", "set_size", "other_left")
+        joined = {name: np.concatenate([getattr(each, name) for each in ensembles]) for name in alike}
         features = [
             each.feature if places is None else np.where(each.feature < 0, -1, places[each.feature])
             for each, places in zip(ensembles, columns, strict=True)
         ]
+        feature = np.concatenate(features).astype(np.int32)
+        is_leaf = feature < 0
         return replace(
-            first,
-            feature=np.concatenate(features).astype(np.int32),
-            threshold=joined("threshold"),
+            ensembles[0],
+            **joined,
+            feature=feature,
             left=np.where(is_leaf, 0, shifted("left")).astype(np.int32),
             right=np.where(is_leaf, 0, shifted("right")).astype(np.int32),
-            missing_left=joined("missing_left"),
             value=np.concatenate([weight * each.value for each, weight in zip(ensembles, weights, strict=True)]),
-            rule=joined("rule"),
-            set_start=joined("set_start"),
-            set_size=joined("set_size"),
-            other_left=joined("other_left"),
             roots=shifted("roots"),
             base_margin=float(sum(w * each.base_margin for each, w in zip(ensembles, weights, strict=True))),
             n_features=n_features,
@@ -509,8 +493,13 @@ def coded_matrix(ensemble: TreeEnsemble, table: pd.DataFrame) -> NDArray[np.floa
         column = table.iloc[:, j]
         if j in ensemble.categories:
             matrix[:, j] = _codes(column, j, ensemble)
-        elif j in asked or not _is_words(column):  # words that no tree tests need no codes
-            matrix[:, j] = _numbers(column, ensemble.source)
+        elif is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype):
+            matrix[:, j] = column.to_numpy(dtype=np.float64, na_value=np.nan)
+        elif j in asked:  # words that no tree tests need no codes
+            raise InvalidInputError(
+                f"The column {str(column.name)!r} is not numeric (its type is {column.dtype}), and the "
+                f"{ensemble.source} has no codes for its values; pass it as it was coded in training."
+            )
     return matrix
 
 
@@ -548,20 +537,6 @@ def _check_columns(ensemble: TreeEnsemble, names: list[str]) -> None:
             f"The {ensemble.source} was fitted with the column {fitted!r} where the table has {name!r}; pass the "
             f"columns in the order of training: {list(ensemble.feature_names)}."
         )
-
-
-def _is_words(column: pd.Series[Any]) -> bool:
-
-    return not (is_numeric_dtype(column.dtype) or is_bool_dtype(column.dtype))
-
-
-def _numbers(column: pd.Series[Any], source: str) -> NDArray[np.float64]:
-    if _is_words(column):
-        raise InvalidInputError(
-            f"The column {str(column.name)!r} is not numeric (its type is {column.dtype}), and the {source} has no "
-            "codes for its values; pass it as it was coded in training."
-        )
-    return column.to_numpy(dtype=np.float64, na_value=np.nan)
 
 
 def _codes(column: pd.Series[Any], j: int, ensemble: TreeEnsemble) -> NDArray[np.float64]:

@@ -51,10 +51,7 @@ def read_lightgbm(model: Any) -> TreeEnsemble:
         raise InvalidTypeError(
             f"For LightGBM, an estimator such as LGBMClassifier or a Booster is expected, got {name}."
         )
-    return _read_dump(booster.dump_model(), name)
-
-
-def _read_dump(dump: dict[str, Any], name: str) -> TreeEnsemble:
+    dump = booster.dump_model()
     if dump["num_tree_per_iteration"] > 1:
         raise InvalidInputError(
             f"This {name} has {dump['num_tree_per_iteration']} classes; tree models are explained for two, a decision "
@@ -177,12 +174,6 @@ def read_sklearn(model: Any) -> TreeEnsemble:
         raise InvalidTypeError(
             f"scikit-learn's {type(model).__name__} is not among the tree classifiers that can be read: {names}."
         )
-    _check_two_classes(model)
-    return reader(model)
-
-
-def _check_two_classes(model: Any) -> None:
-
     name = type(model).__name__
     try:
         check_is_fitted(model)
@@ -197,20 +188,22 @@ def _check_two_classes(model: Any) -> None:
             f"This {name} has {len(model.classes_)} classes; tree models are explained for two, a decision and its "
             "opposite."
         )
+    return reader(model)
 
 
 def _read_averaged(model: Any) -> TreeEnsemble:
     members = getattr(model, "estimators_", [model])
     trees = [_sklearn_tree(member.tree_, member.tree_.value[:, 0, 1] / len(members)) for member in members]
-    words = f"scikit-learn {type(model).__name__} ({len(trees)} {'trees' if len(trees) > 1 else 'tree'})"
+    return _sklearn_ensemble(model, trees, base_margin=0.0, output="probability")
+
+
+def _sklearn_ensemble(model: Any, trees: list[Tree], **others: Any) -> TreeEnsemble:
     return TreeEnsemble.from_trees(
         trees,
-        base_margin=0.0,
         n_features=model.n_features_in_,
-        input_dtype="float32",
-        output="probability",
-        source=words,
+        source=f"scikit-learn {type(model).__name__} ({len(trees)} {'trees' if len(trees) > 1 else 'tree'})",
         feature_names=fitted_names(model),
+        **{"input_dtype": "float32", "output": "log-odds", **others},
     )
 
 
@@ -219,15 +212,7 @@ def _read_gradient_boosting(model: Any) -> TreeEnsemble:
     scale = 2.0 if model.loss == "exponential" else 1.0
     members = model.estimators_[:, 0]
     trees = [_sklearn_tree(m.tree_, scale * model.learning_rate * m.tree_.value[:, 0, 0]) for m in members]
-    return TreeEnsemble.from_trees(
-        trees,
-        base_margin=scale * _initial_score(model),
-        n_features=model.n_features_in_,
-        input_dtype="float32",
-        output="log-odds",
-        source=f"scikit-learn GradientBoostingClassifier ({len(trees)} trees)",
-        feature_names=fitted_names(model),
-    )
+    return _sklearn_ensemble(model, trees, base_margin=scale * _initial_score(model))
 
 
 def _initial_score(model: Any) -> float:
@@ -258,16 +243,8 @@ def _sklearn_tree(tree: Any, value: NDArray[np.float64]) -> Tree:
 def _read_hist_gradient_boosting(model: Any) -> TreeEnsemble:
     columns, categories = _columns_and_categories(model)
     trees = [_hist_tree(predictor, columns, categories) for (predictor,) in model._predictors]
-    return TreeEnsemble.from_trees(
-        trees,
-        base_margin=float(np.ravel(model._baseline_prediction)[0]),
-        n_features=model.n_features_in_,
-        input_dtype="float64",
-        output="log-odds",
-        source=f"scikit-learn HistGradientBoostingClassifier ({len(trees)} trees)",
-        feature_names=fitted_names(model),
-        categories=categories,
-    )
+    base_margin = float(np.ravel(model._baseline_prediction)[0])
+    return _sklearn_ensemble(model, trees, base_margin=base_margin, input_dtype="float64", categories=categories)
 
 
 def _columns_and_categories(model: Any) -> tuple[NDArray[np.intp], dict[int, tuple[Any, ...]]]:
@@ -334,19 +311,16 @@ def read_xgboost(model: Any) -> TreeEnsemble:
         raise InvalidTypeError(
             f"For XGBoost, an estimator such as XGBClassifier or a Booster is expected, got {type(model).__name__}."
         )
+    name = type(model).__name__
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
-    return _read_learner(learner, type(model).__name__, missing, n_rounds)
-
-
-def _read_learner(learner: dict[str, Any], name: str, missing: float, n_rounds: int | None) -> TreeEnsemble:
     _check_binary(learner, name)
-    booster = learner["gradient_booster"]
-    forest = booster["gbtree"]["model"] if booster["name"] == "dart" else booster["model"]
+    stored = learner["gradient_booster"]
+    forest = stored["gbtree"]["model"] if stored["name"] == "dart" else stored["model"]
     if not forest["trees"]:
         raise InvalidInputError(f"This {name} has no trees: train it for at least one round.")
     starts = forest["iteration_indptr"]
     n_trees = starts[-1] if n_rounds is None else starts[min(n_rounds, len(starts) - 1)]
-    weights = booster.get("weight_drop", [1.0] * len(forest["trees"]))
+    weights = stored.get("weight_drop", [1.0] * len(forest["trees"]))
     trees = [_xgboost_tree(t, weight) for t, weight in zip(forest["trees"][:n_trees], weights[:n_trees], strict=True)]
     return TreeEnsemble.from_trees(
         trees,
@@ -397,7 +371,8 @@ def _xgboost_tree(tree: dict[str, Any], weight: float) -> Tree:
     missing_left = np.asarray(tree["default_left"], dtype=bool)
     is_leaf = left < 0
     # XGBoost sends the categories of a set to the right; `Tree` sends them to the left.
-    sets = _category_sets(tree)
+    parts = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True)
+    sets = {int(node): flags_of(tree["categories"][start : start + size]) for node, start, size in parts}
     turned = np.zeros(len(left), dtype=bool)
     turned[list(sets)] = True
     return Tree(
@@ -409,12 +384,6 @@ def _xgboost_tree(tree: dict[str, Any], weight: float) -> Tree:
         value=np.where(is_leaf, condition, np.float32(0)) * np.float32(weight),
         left_categories=sets,
     )
-
-
-def _category_sets(tree: dict[str, Any]) -> dict[int, NDArray[np.bool_]]:
-    """The codes in each categorical node's set, as one flag per code up to the largest."""
-    parts = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True)
-    return {int(node): flags_of(tree["categories"][start : start + size]) for node, start, size in parts}
 
 
 def _xgboost_categories(stored: dict[str, Any]) -> dict[int, tuple[Any, ...]]:
@@ -458,10 +427,6 @@ def read_catboost(model: Any) -> TreeEnsemble:
         model.save_model(str(path), format="json")
         stored = json.loads(path.read_text("utf-8"))
     names = [str(feature) for feature in model.feature_names_]
-    return _read_stored(stored, name, names)
-
-
-def _read_stored(stored: dict[str, Any], name: str, names: list[str]) -> TreeEnsemble:
     check_loss(stored["model_info"].get("params", {}).get("loss_function", {}).get("type", "unknown"), name)
     features = stored["features_info"]["float_features"]
     column = {feature["feature_index"]: feature["flat_feature_index"] for feature in features}

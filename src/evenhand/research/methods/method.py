@@ -197,17 +197,8 @@ def train_network(
         baselines=torch.zeros(1, 2, 1, x.shape[1]),
         weight=None if weight is None else torch.as_tensor(weight).unsqueeze(0),
     )
-    training = TrainingSettings(
-        seed=settings.random_state,
-        cec_weight=0.0,
-        equalized_odds_weight=0.0,
-        learning_rate=settings.learning_rate,
-        hidden=settings.hidden,
-        dropout=settings.dropout,
-        epochs=settings.epochs,
-        batch_size=settings.batch_size,
-        device=settings.device,
-    )
+    own = {name: value for name, value in vars(settings).items() if name not in ("encoding", "random_state")}
+    training = TrainingSettings(seed=settings.random_state, cec_weight=0.0, equalized_odds_weight=0.0, **own)
     return train(data, training).network().member(0)
 
 

@@ -134,14 +134,11 @@ class QuantileRepair:
             members = (group == code) & ~np.isnan(repaired)
             own = repaired[members]
             beyond = own - own.clip(values[0], values[-1])
-            aim = self._median_value(np.interp(own, values, ranks)) + beyond
+            quantile = np.interp(own, values, ranks)
+            by_group = [np.interp(quantile, r, v) for v, r in zip(self.values, self.ranks, strict=True) if len(v)]
+            aim = np.median(by_group, axis=0) + beyond
             repaired[members] = (1 - self.level) * own + self.level * aim
         return repaired
-
-    def _median_value(self, quantile: Floats) -> Floats:
-        by_group = [np.interp(quantile, r, v) for v, r in zip(self.values, self.ranks, strict=True) if len(v)]
-        middle: Floats = np.median(by_group, axis=0)
-        return middle
 
 
 class DisparateImpactRemover(NetworkMethod):

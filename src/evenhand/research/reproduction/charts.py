@@ -42,10 +42,7 @@ def chart_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:
     """
     values = []
     for (dataset, method), found in by_method(rows, settings).items():
-        point: dict[str, Any] = {
-            "dataset": dataset_name(dataset),
-            "method": method_name(method),
-        }
+        point: dict[str, Any] = {"dataset": dataset_name(dataset), "method": method_name(method)}
         for name in ("pfr", "cec"):
             mean, std = _mean_std(found, name)
             point |= {name: mean, f"{name}_low": max(0.0, mean - std), f"{name}_high": mean + std}
@@ -97,9 +94,7 @@ def chart_lambda_heatmaps(rows: Iterable[ResultRow]) -> Any:
             x=alt.X("cec:O", title="λ CEC", sort=levels, axis=alt.Axis(labelAngle=0)),
             y=alt.Y("odds:O", title="λ EO", sort=levels[::-1]),
         )
-        squares = base.mark_rect().encode(
-            color=alt.Color("value:Q", scale=alt.Scale(scheme="viridis"), legend=None),
-        )
+        squares = base.mark_rect().encode(color=alt.Color("value:Q", scale=alt.Scale(scheme="viridis"), legend=None))
         text = base.mark_text(fontSize=9).encode(
             text=alt.Text("value:Q", format=".2f"),
             color=alt.condition(f"datum.value > {middle}", alt.value("black"), alt.value("white")),

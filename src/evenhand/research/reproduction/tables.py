@@ -85,7 +85,9 @@ class PaperTable:
         columns = list(self.records[0]) if self.records else list(self.header)
         writer = csv.DictWriter(text, columns, lineterminator="\n")
         writer.writeheader()
-        writer.writerows({k: _csv_cell(v) for k, v in record.items()} for record in self.records)
+        for record in self.records:
+            texts = {k: f"{v:.6g}" if math.isfinite(v) else "" for k, v in record.items() if isinstance(v, float)}
+            writer.writerow({**record, **texts})
         return text.getvalue()
 
     def to_markdown(self) -> str:
@@ -349,12 +351,6 @@ def _pareto_cell(dataset: str, method: str, cell: tuple[int, int] | None) -> str
 
 def _number(value: float, sign: str = "") -> str:
     return f"{value:{sign}.3f}" if math.isfinite(value) else "n/a"
-
-
-def _csv_cell(value: object) -> object:
-    if isinstance(value, float):
-        return f"{value:.6g}" if math.isfinite(value) else ""
-    return value
 
 
 def _pipes(cells: Iterable[str]) -> str:
