@@ -125,7 +125,7 @@ def run_gaps(
                     metrics = audited_metrics(method, data, fold)
                     seconds = time.monotonic() - started
                     store.append(replace(row, metrics=metrics, seconds=seconds, versions=versions()))
-                found.append(store.found(row.key))
+                found.append(store[row.key])
                 advance(f"{name} fold {number}: score gap {found[-1].metrics['score_gap']:+.3f}")
     return found
 

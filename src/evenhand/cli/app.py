@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 import warnings
-from typing import NoReturn, TextIO
+from typing import Any, NoReturn
 
 import typer
 
@@ -51,7 +51,7 @@ def versions() -> None:
 def main() -> NoReturn:
     """Run the command line. Exit codes: 0 done, 1 gate crossed, 2 bad input, 70 bug in evenhand, 130 interrupted."""
     code: object = 0
-    warnings.showwarning = _show_warning
+    warnings.showwarning = _show_warning  # type: ignore[assignment]
     outlive_readers()
     # By default, torch's threads wait for each other in a busy loop: beside other work, that can double the CPU time.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded, which no command has done yet
@@ -60,7 +60,8 @@ def main() -> NoReturn:
     except EvenhandError as error:
         _fail(str(error))
     except OSError as error:
-        _fail(_of_the_system(error))
+        is_named = error.filename is not None and error.strerror is not None
+        _fail(f"{str(error.filename)!r} cannot be read or written: {error.strerror}." if is_named else str(error))
     except typer.Exit as done:
         code = done.exit_code
     except (KeyboardInterrupt, typer.Abort):
@@ -75,24 +76,10 @@ def main() -> NoReturn:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _show_warning(
-    message: Warning | str,
-    category: type[Warning],
-    filename: str,
-    lineno: int,
-    file: TextIO | None = None,
-    line: str | None = None,
-) -> None:
+def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
     """Print warnings as sentences, without the line of code that raised them."""
     if issubclass(category, EvenhandWarning):
         say(f"Warning: {with_options(str(message))}", err=True)
-
-
-def _of_the_system(error: OSError) -> str:
-    """What the system refused, with the name of the file first."""
-    if error.filename is None or error.strerror is None:
-        return str(error)
-    return f"{str(error.filename)!r} cannot be read or written: {error.strerror}."
 
 
 def _fail(message: str) -> NoReturn:

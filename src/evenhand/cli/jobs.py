@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from evenhand import load_model
@@ -327,33 +326,23 @@ def search_table(path: Any, plan: SearchPlan, checkpoint: Path) -> tuple[SearchR
         if plan.start is not None and families is None:
             space = {"seed": seeds}
     people, notes = _applicants(path, plan)
+    clusters = None if people.clusters is None else people.clusters.astype(object)
+    if clusters is not None:
+        clusters[people.clusters == 0] = None  # a row whose value is missing is alone
     encoding: Any = plan.categories
     result = search(
         people.table,
         people.labels,
         sensitive_features=people.group_of_each,
         financial_features=list(plan.financial_features),
-        clusters=_clusters(people),
-        start=plan.start,
+        clusters=clusters,
         family=families,
         space=space,
-        n_candidates=plan.n_candidates,
-        keep=plan.keep,
-        minimize=plan.minimize,
         checkpoint=checkpoint,
-        random_state=plan.random_state,
+        **{name: getattr(plan, name) for name in ("start", "n_candidates", "keep", "minimize", "random_state")},
         options=replace(part_of(plan, SearchOptions), encoding=encoding, progress=True),
     )
     return result, [*notes, *_left_out(people)]
-
-
-def _clusters(people: People) -> np.ndarray[Any, Any] | None:
-    """Which applicant or household each row belongs to; None for a row whose value is missing, which is alone."""
-    if people.clusters is None:
-        return None
-    clusters = people.clusters.astype(object)
-    clusters[people.clusters == 0] = None
-    return clusters
 
 
 def train_table(path: Any, plan: TrainPlan) -> tuple[CECClassifier, list[str]]:
@@ -361,19 +350,10 @@ def train_table(path: Any, plan: TrainPlan) -> tuple[CECClassifier, list[str]]:
     from evenhand.training.classifier import CECClassifier
 
     people, notes = _applicants(path, plan)
-    choices: dict[str, Any] = {"objective": plan.objective, "encoding": plan.categories}
-    model = CECClassifier(
-        **choices,
-        financial_features=list(plan.financial_features),
-        cec_weight=plan.cec_weight,
-        equalized_odds_weight=plan.equalized_odds_weight,
-        least_explained=plan.least_explained,
-        epochs=plan.epochs,
-        device=plan.device,
-        random_state=plan.random_state,
-        checkpoint=plan.checkpoint,
-        progress=True,
-    )
+    # Options of `evenhand train` are parameters of the same name, but `encoding` is that of the file.
+    own = {name: getattr(plan, name) for name in CECClassifier().get_params() if hasattr(plan, name)}
+    own |= {"encoding": plan.categories, "financial_features": list(plan.financial_features), "progress": True}
+    model = CECClassifier(**own)
     return model.fit(people.table, people.labels, sensitive_features=people.group_of_each), [*notes, *_left_out(people)]
 
 

@@ -162,8 +162,7 @@ class TableEncoder:
 
     def join(self, attributions: Any) -> NDArray[np.float64]:
         """Attributions of shape (n, n_encoded) summed to the input columns, of shape (n, n_columns)."""
-        joined: NDArray[np.float64] = np.asarray(attributions, dtype=np.float64) @ self.join_matrix
-        return joined
+        return np.asarray(attributions, dtype=np.float64) @ self.join_matrix
 
     def transform(self, X: pd.DataFrame) -> NDArray[np.float32]:
         """Encode a table with the columns seen at fit, in any order; additional columns are an error."""

@@ -89,8 +89,7 @@ class GroupProbabilities:
         """The probabilities of the n rows of `X`, in their order."""
         if len(self) != n:
             raise InvalidInputError(f"`{name}` has group probabilities of {len(self)} people for {n} rows.")
-        table: pd.DataFrame = in_row_order(self.probabilities, X, name)
-        return table
+        return in_row_order(self.probabilities, X, name)
 
     def of_people(self, keys: NDArray[np.uint64]) -> PersonProbabilities:
         """The probabilities of people; `keys` identify them."""

@@ -420,8 +420,7 @@ class People:
         """Decisions about some rows: the actual ones, or else those from their scores."""
         if self.decisions is not None:
             return self.decisions[rows].astype(np.bool_)
-        favorable: Bools = score >= self.cut_off(threshold, rows)
-        return favorable
+        return score >= self.cut_off(threshold, rows)
 
     def cut_off(self, threshold: float, rows: Ints | slice = slice(None)) -> float | Floats:
         """The thresholds for the scores of some rows: their own cutoffs, or else the common threshold."""
@@ -442,5 +441,4 @@ def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
     if hasattr(encoded, "chunks"):
         encoded = encoded.chunk(0)
     names = np.asarray([str(value) for value in encoded.dictionary.to_pylist()] + [MISSING])
-    found: NDArray[np.str_] = names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
-    return found
+    return names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]

@@ -455,14 +455,14 @@ def as_ids(ids: Any, n: int, name: str = "ids") -> NDArray[np.object_]:
     n_missing = int(values.isna().sum())
     if n_missing:
         raise InvalidInputError(f"`{name}` has {n_missing} missing values; give everyone an id.")
-    names: NDArray[np.object_] = values.astype(object).map(category_text).to_numpy(dtype=object)
-    repeated = pd.Series(names)[pd.Series(names).duplicated()]
+    names = values.astype(object).map(category_text)
+    repeated = names[names.duplicated()]
     if len(repeated):
         raise InvalidInputError(
             f"`{name}` must be unique, but {repeated.nunique()} values occur more than once, such as "
             f"{repeated.iloc[0]!r}."
         )
-    return names
+    return names.to_numpy(dtype=object)
 
 
 def as_groups(sensitive_features: Any, n: int, name: str = "sensitive_features", *, is_part: bool = False) -> Groups:

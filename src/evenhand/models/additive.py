@@ -172,8 +172,7 @@ class _Lookup:
     scores: Floats
 
     def __call__(self, x: Floats) -> Floats:
-        found: Floats = self.scores[tuple(bins.of(x[:, k]) for k, bins in enumerate(self.bins))]
-        return found
+        return self.scores[tuple(bins.of(x[:, k]) for k, bins in enumerate(self.bins))]
 
 
 def _term(model: Any, number: int, codes: Sequence[ValueCodes | None]) -> Term:

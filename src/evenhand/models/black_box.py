@@ -163,8 +163,7 @@ def _prediction(model: Any) -> Callable[[Any], Any]:
             f"Cannot audit a {type(model).__name__}: expected a fitted regressor with `predict`, or a function that "
             "maps a matrix or a table to one number per row."
         )
-    found: Callable[[Any], Any] = predict
-    return found
+    return predict
 
 
 def _gives_margin(model: Any) -> bool:
@@ -308,8 +307,7 @@ def sampled_model(
 
     def score(x: Floats) -> Floats:
         margin = known.margin(torch.as_tensor(x, dtype=known.dtype, device=known.device))
-        values: Floats = (margin if wanted == known.output else known.probability(margin)).double().cpu().numpy()
-        return values
+        return (margin if wanted == known.output else known.probability(margin)).double().cpu().numpy()
 
     wanted = output or known.output
     as_log_odds = wanted == "log-odds" and known.output == "probability"

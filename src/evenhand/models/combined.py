@@ -107,8 +107,7 @@ class Member:
             return positions
         place = {self.names[j]: j for j in positions}
         of_names = np.array([place[name] for name in encoder.names])
-        sources: NDArray[np.int64] = of_names[encoder.join_matrix.argmax(axis=1)]
-        return sources
+        return of_names[encoder.join_matrix.argmax(axis=1)]
 
     def _encoded(self, rows: Floats) -> Floats:
         """The member's inputs for rows of the outer model's inputs."""
@@ -268,13 +267,7 @@ class _Inputs:
     def names(self) -> list[str]:
         return [str(column) for column in self.table.columns]
 
-    def member(
-        self,
-        estimator: Any,
-        known: Known,
-        method: str,
-        columns: NDArray[np.int64] | None = None,
-    ) -> Member:
+    def member(self, estimator: Any, known: Known, method: str, columns: NDArray[np.int64] | None = None) -> Member:
         """A member that is evaluated by one of its methods."""
         seen = self.table if columns is None else self.table.iloc[:, columns]
         model = known(estimator, seen)
@@ -307,22 +300,17 @@ def _response(method: Callable[[Any], Any], x: Any) -> Floats:
 def _whole(model: Any, inputs: _Inputs, known: Known) -> ScoresMixtures | None:
     """The combination as parts; None if the way it combines them is unknown."""
     if is_kind(model, "CalibratedClassifierCV"):
-        return _calibrated(model, inputs, known)
+        pairs = model.calibrated_classifiers_
+        if not {pair.method for pair in pairs} <= {"sigmoid", "isotonic"}:
+            return None
+        members = (inputs.member(pair.estimator, known, _method(pair.estimator)) for pair in pairs)
+        parts = zip(members, pairs, strict=True)
+        calibrated = tuple(Calibrated(member, pair.calibrators[0].predict) for member, pair in parts)
+        return Averaged(calibrated, np.ones(len(pairs)))
     if is_kind(model, "StackingClassifier"):
         return _stacked(model, inputs, known)
     voters = tuple(inputs.member(member, known, "predict_proba", columns) for member, columns in _voters(model))
     return Averaged(voters, _weights(model))
-
-
-def _calibrated(model: Any, inputs: _Inputs, known: Known) -> ScoresMixtures | None:
-    parts: list[ScoresMixtures] = []
-    for pair in model.calibrated_classifiers_:
-        if pair.method not in ("sigmoid", "isotonic"):
-            return None
-        parts.append(
-            Calibrated(inputs.member(pair.estimator, known, _method(pair.estimator)), pair.calibrators[0].predict)
-        )
-    return Averaged(tuple(parts), np.ones(len(parts)))
 
 
 def _method(estimator: Any) -> str:

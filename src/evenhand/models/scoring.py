@@ -242,8 +242,7 @@ def _gap(pair: PairScores, moved: Explanation, join: Tensor | None) -> Tensor:
 def _length(explained: Explanation, join: Tensor | None) -> Tensor:
     """Logarithm of the length of each explanation."""
     values = explained.values if join is None else explained.values @ join
-    length: Tensor = values.norm(dim=-1).clamp_min(NEGLIGIBLE_NORM).log()
-    return length
+    return values.norm(dim=-1).clamp_min(NEGLIGIBLE_NORM).log()
 
 
 def _blocks(n: int, own: Explanation) -> Iterator[slice]:

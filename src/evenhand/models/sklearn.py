@@ -16,7 +16,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.models.black_box import black_box_model, check_margin
 from evenhand.models.encoders import NamedColumns, fitted_names
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, LinearModel, Output
+from evenhand.models.protocol import AuditedModel, EncodesTables, LinearModel, Output
 
 # Linear classifiers whose decision function is log-odds, and those for which it is only a margin.
 _LOG_ODDS = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis")
@@ -54,9 +54,8 @@ def unwrapped(model: Any) -> Any:
     InvalidInputError
         If there is none inside.
     """
-    inner = inner_estimator(model)
-    while inner is not None:
-        model, inner = inner, inner_estimator(inner)
+    while (inner := inner_estimator(model)) is not None:
+        model = inner
     return model
 
 
@@ -81,11 +80,7 @@ def inner_estimator(model: Any) -> Any:
     return inner
 
 
-def linear_model(
-    model: Any,
-    output: Output | None = None,
-    encoder: EncodesTables | None = None,
-) -> LinearModel | None:
+def linear_model(model: Any, output: Output | None = None, encoder: EncodesTables | None = None) -> LinearModel | None:
     """A fitted linear classifier of scikit-learn in the form of the audit; None if it is not one.
 
     Raises
@@ -151,12 +146,7 @@ def _named_columns(model: Any) -> NamedColumns | None:
 _LINEAR = ("LinearRegression", "Ridge", "RidgeCV", "Lasso", "LassoCV", "ElasticNet", "ElasticNetCV", "SGDRegressor")
 
 
-def value_model(
-    model: Any,
-    attribution: AttributionName | str,
-    table: pd.DataFrame | None,
-    **sampling: Any,
-) -> AuditedModel:
+def value_model(model: Any, attribution: str, table: pd.DataFrame | None, **sampling: Any) -> AuditedModel:
     """A regressor in the form of the audit: exact if it is linear, else with sampled Shapley values of its prediction.
 
     Raises

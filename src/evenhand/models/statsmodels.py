@@ -30,11 +30,7 @@ def is_statsmodels(model: Any) -> bool:
     return type(model).__module__.startswith("statsmodels.") and hasattr(model, "params")
 
 
-def statsmodels_model(
-    results: Any,
-    table: pd.DataFrame | None,
-    **sampling: Any,
-) -> AuditedModel:
+def statsmodels_model(results: Any, table: pd.DataFrame | None, **sampling: Any) -> AuditedModel:
     """A fitted binary regression in the form of the audit.
 
     With a logit link, the coefficients explain the log-odds exactly; contributions of all terms of a formula that come

@@ -243,8 +243,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def predict(self, X: Any) -> NDArray[Any]:
         """The more probable label of each person, of shape (n,)."""
         logits = self.decision_function(X)
-        decisions: NDArray[Any] = self.classes_[(logits >= 0).astype(np.int64)]
-        return decisions
+        return self.classes_[(logits >= 0).astype(np.int64)]
 
     def audited_model(self) -> AuditedModel:
         """The fitted model in the form of `evenhand.audit`: attributed by encoded column, reported by table column."""

@@ -48,7 +48,13 @@ _FORMAT = "evenhand.classifier"
 _VERSION = 1
 
 _TEXTS = {"type": "array", "items": {"type": "string"}}
-_COUNT = {"type": "integer", "minimum": -1, "maximum": 2**53}
+# Whole numbers of a fitted classifier, by their name in the file.
+_COUNTS = {
+    "n_features": "n_features_in_",
+    "n_epochs": "n_iter_",
+    "best_epoch": "best_epoch_",
+    "n_unmatched": "n_unmatched_",
+}
 _COLUMN: dict[str, Any] = {
     "type": "object",
     "required": ["kind", "name", "mean", "scale"],
@@ -80,7 +86,7 @@ _CONTENT: dict[str, Any] = {
         "dropout": {"type": "number", "minimum": 0, "maximum": 1},
         "feature_names": {"type": ["array", "null"], "items": {"type": "string"}},
         "group_names": _TEXTS,
-        **dict.fromkeys(("n_features", "n_epochs", "best_epoch", "n_unmatched"), _COUNT),
+        **{name: {"type": "integer", "minimum": -1, "maximum": 2**53} for name in _COUNTS},
     },
 }
 
@@ -146,11 +152,8 @@ def _content(model: Any) -> str:
         "widths": [layers[0].in_features, *(layer.out_features for layer in layers)],
         "dropout": float(model.dropout),
         "feature_names": None if names is None else names.tolist(),
-        "n_features": model.n_features_in_,
-        "n_epochs": model.n_iter_,
-        "best_epoch": model.best_epoch_,
         "group_names": list(model.group_names_),
-        "n_unmatched": model.n_unmatched_,
+        **{name: getattr(model, attribute) for name, attribute in _COUNTS.items()},
     }
     return json.dumps(data, sort_keys=True)
 
@@ -166,15 +169,12 @@ def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classi
     model.history_ = {k.removeprefix("history."): v.numpy() for k, v in tensors.items() if k.startswith("history.")}
     if data["feature_names"] is not None:
         model.feature_names_in_ = np.asarray(data["feature_names"], dtype=object)
-    model.n_features_in_ = int(data["n_features"])
-    model.n_iter_ = int(data["n_epochs"])
-    model.best_epoch_ = int(data["best_epoch"])
     model.group_names_ = tuple(data["group_names"])
-    model.n_unmatched_ = int(data["n_unmatched"])
+    for name, attribute in _COUNTS.items():
+        setattr(model, attribute, int(data[name]))
     if data["widths"][0] != len(model.encoder_.encoded_names):
         raise ValueError("the encoding and the network have different numbers of inputs")
-    rebuilt: Classifier = model
-    return rebuilt
+    return model
 
 
 def _check_parts(data: Any, tensors: dict[str, Tensor]) -> None:

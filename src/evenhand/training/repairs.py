@@ -214,8 +214,7 @@ def matches_across(pairs: Pairs, reference: int) -> Ints:
     n = pairs.n_persons
     match, distance = pairs.match.reshape(n, -1), pairs.distance.reshape(n, -1)
     place = np.where(pairs.group == reference, distance.argmin(axis=1), reference - (reference > pairs.group))
-    found: Ints = match[np.arange(n), place]
-    return found
+    return match[np.arange(n), place]
 
 
 def shapley_values(model: AuditedModel, x: Singles, against: Singles, random_state: int = 0) -> Floats:
@@ -236,8 +235,7 @@ def shapley_values(model: AuditedModel, x: Singles, against: Singles, random_sta
     if model.attribution not in _EXACT:
         asked = sampled_model(model, n_permutations=_ORDERS, random_state=random_state)
     rows, baseline = (torch.as_tensor(values, dtype=asked.dtype, device=asked.device) for values in (x, against))
-    values: Floats = asked.attribute(rows, baseline, 1, "midpoint").values.double().cpu().numpy()
-    return values
+    return asked.attribute(rows, baseline, 1, "midpoint").values.double().cpu().numpy()
 
 
 def replaced(
@@ -319,8 +317,7 @@ def _score_gaps(model: AuditedModel, people: _People, pairs: Pairs, reference: i
 
 
 def _margin(model: AuditedModel, x: Singles) -> Floats:
-    margin: Floats = model.margin(torch.as_tensor(x, dtype=model.dtype, device=model.device)).double().cpu().numpy()
-    return margin
+    return model.margin(torch.as_tensor(x, dtype=model.dtype, device=model.device)).double().cpu().numpy()
 
 
 def reweighing(labels: ArrayLike, groups: ArrayLike, weights: ArrayLike | None = None) -> Floats:
@@ -370,5 +367,4 @@ def reweighing(labels: ArrayLike, groups: ArrayLike, weights: ArrayLike | None =
             f"{', '.join(empty)}; merge groups, or leave reweighing out."
         )
     expected = observed.sum(1, keepdims=True) * observed.sum(0) / observed.sum()
-    found: Floats = own * (expected / observed)[group, label]
-    return found
+    return own * (expected / observed)[group, label]

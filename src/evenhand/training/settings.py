@@ -138,8 +138,7 @@ class TrainingSettings:
 
     def of_member(self, name: str) -> tuple[Any, ...]:
         """Per-member values of a setting, one for each member."""
-        values: tuple[Any, ...] = getattr(self, name)
-        return values
+        return getattr(self, name)
 
     def part(self, members: slice) -> TrainingSettings:
         """The settings of some members."""

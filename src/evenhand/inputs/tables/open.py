@@ -77,12 +77,7 @@ class TypedFile:
         return table.combine_chunks()
 
 
-def open_table(
-    source: Any,
-    reading: ReadOptions | None = None,
-    *,
-    folder: Path | None = None,
-) -> RawTable:
+def open_table(source: Any, reading: ReadOptions | None = None, *, folder: Path | None = None) -> RawTable:
     """A table as stored: its columns are known, but its rows have not been read, or were stored once.
 
     Parameters
@@ -211,10 +206,7 @@ def typed(raw: RawTable, columns: Sequence[str], reading: ReadOptions | None = N
     return TypedFile(raw, TypedColumns.of(raw, columns, reading or ReadOptions()))
 
 
-def read_table(
-    path: Any,
-    reading: ReadOptions | None = None,
-) -> pd.DataFrame:
+def read_table(path: Any, reading: ReadOptions | None = None) -> pd.DataFrame:
     r"""Read a table from a file, a store, a web server, or any object that provides Arrow data.
 
     Parameters

@@ -171,16 +171,12 @@ def load_model(path: str | os.PathLike[str], *, trust_pickle: bool = False) -> A
         return _read_evenhand(file)
     if kind == "skops":
         return _read_skops(file)
-    if kind == "onnx":
+    if kind in ("onnx", "pmml"):
         from evenhand.models.onnx import OnnxModel
-
-        opened_apart(file, kind)
-        return OnnxModel(file.read_bytes())
-    if kind == "pmml":
         from evenhand.models.pmml import PmmlModel
 
         opened_apart(file, kind)
-        return PmmlModel(file.read_bytes())
+        return (OnnxModel if kind == "onnx" else PmmlModel)(file.read_bytes())
     return read_tree_file(file, kind.split()[0])
 
 
@@ -240,7 +236,7 @@ _PACKAGES = {
 }
 
 
-def read_tree_file(path: Path, library: str, time_limit: float | None = None) -> Any:
+def read_tree_file(path: Path, library: str) -> Any:
     """The trees of a native file of XGBoost, LightGBM or CatBoost.
 
     There the library scores made-up people, and the trees that were read must give them the same scores here.
@@ -254,9 +250,12 @@ def read_tree_file(path: Path, library: str, time_limit: float | None = None) ->
         If the library cannot read the file, if the model cannot be explained, or if the library scores people
         differently than the trees that were read.
     """
-    if library == "lightgbm":
-        _check_text(path)
-    arrays, rest = opened_apart(path, library, time_limit)
+    content = path.read_bytes() if library == "lightgbm" else b""  # which it would read beyond its end, or forever
+    if b"\0" in content:
+        raise ModelFileError(f"{str(path)!r} is damaged: a text file must not contain NUL bytes.")
+    if b"\nparameters:" in content and b"\nend of parameters" not in content:
+        raise ModelFileError(f"{str(path)!r} is damaged: its parameters do not come to an end. Copy the file again.")
+    arrays, rest = opened_apart(path, library)
     if "takes_words" in rest:
         return catboost_model(path)
     rest["categories"] = {int(j): tuple(known) for j, known in rest["categories"].items()}
@@ -267,15 +266,6 @@ def read_tree_file(path: Path, library: str, time_limit: float | None = None) ->
     ensemble = TreeEnsemble(**arrays, **rest)
     _check_scores(path, library, ensemble, people, scores)
     return ensemble
-
-
-def _check_text(path: Path) -> None:
-    """Refuse a file of LightGBM that the library would read beyond its end, or not come to an end with."""
-    content = path.read_bytes()
-    if b"\0" in content:
-        raise ModelFileError(f"{str(path)!r} is damaged: a text file must not contain NUL bytes.")
-    if b"\nparameters:" in content and b"\nend of parameters" not in content:
-        raise ModelFileError(f"{str(path)!r} is damaged: its parameters do not come to an end. Copy the file again.")
 
 
 def _check_scores(

@@ -65,7 +65,8 @@ def check_trees(model: object) -> None:
             members, is_sound = [getattr(part, "tree_", None)], _is_sound_tree(part)
         elif isinstance(part, BaseHistGradientBoosting):
             members = [p for stage in getattr(part, "_predictors", []) for p in stage]
-            is_sound = _is_sound_histogram_model(part, members)
+            is_encoded = getattr(part, "_preprocessor", None) is not None or getattr(part, "_in_fit", False)
+            is_sound = all(not is_encoded and _is_sound_predictor(p, _n_columns(part)) for p in members)
         elif isinstance(part, BaseGradientBoosting):
             members, is_sound = [], _is_sound_boosting(part)
         else:
@@ -130,12 +131,6 @@ def _is_sound_tree(model: Any) -> bool:
         return False
     depth = sum(1 for _ in levels(np.zeros(1, dtype=np.int64), tree.children_left, tree.children_right, is_leaf)) - 1
     return bool(tree.max_depth >= depth)
-
-
-def _is_sound_histogram_model(model: Any, predictors: list[Any]) -> bool:
-    if getattr(model, "_preprocessor", None) is not None or getattr(model, "_in_fit", False):
-        return not predictors
-    return all(_is_sound_predictor(predictor, _n_columns(model)) for predictor in predictors)
 
 
 def _is_sound_predictor(predictor: Any, n_columns: int) -> bool:

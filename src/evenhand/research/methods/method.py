@@ -234,8 +234,7 @@ def logits_of(network: nn.Module, x: NDArray[np.float32]) -> Floats:
 
 def sigmoid(logits: Floats) -> Floats:
     """Probabilities without overflow at either end."""
-    half: Floats = 0.5 * (1 + np.tanh(0.5 * logits))
-    return half
+    return 0.5 * (1 + np.tanh(0.5 * logits))
 
 
 def two_columns(positive: Floats) -> Floats:

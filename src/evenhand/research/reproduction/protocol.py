@@ -245,8 +245,7 @@ class ResultStore:
     def __contains__(self, key: object) -> bool:
         return key in self._rows
 
-    def found(self, key: tuple[object, ...]) -> ResultRow:
-        """The result of a key that exists."""
+    def __getitem__(self, key: tuple[object, ...]) -> ResultRow:
         return self._rows[key]
 
     def append(self, row: ResultRow) -> None:
@@ -333,23 +332,6 @@ def prepare_folds(data: Dataset, settings: ProtocolSettings) -> Prepared:
     return Prepared(data.name, content.hexdigest()[:16], tuple(folds))
 
 
-@dataclass(frozen=True, eq=False)
-class Decisions:
-    """The decisions of a method.
-
-    Attributes
-    ----------
-    score
-        Of the test people: probabilities, or expected decisions of a randomized rule; only the AUC uses them.
-    test, train
-        Decisions 0 or 1 for the test and the training people: one decision per person, however often matched.
-    """
-
-    score: NDArray[np.float64]
-    test: Ints
-    train: Ints
-
-
 def evaluate_network(fold: Fold, network: nn.Module, settings: ProtocolSettings) -> dict[str, float]:
     """Metrics of a network that takes the fold's encoded people and decides at probability 0.5.
 
@@ -358,8 +340,8 @@ def evaluate_network(fold: Fold, network: nn.Module, settings: ProtocolSettings)
     Each of `METRICS`, and counts of people and of pairs without a match.
     """
     test, train = logits_of(network, fold.x_test), logits_of(network, fold.x_train)
-    decisions = Decisions(test, (test >= 0).astype(np.int64), (train >= 0).astype(np.int64))
-    return evaluate(fold, DifferentiableModel(network, ""), fold.x_train, fold.x_test, decisions, settings)
+    decided = ((test >= 0).astype(np.int64), (train >= 0).astype(np.int64))
+    return evaluate(fold, DifferentiableModel(network, ""), fold.x_train, fold.x_test, test, *decided, settings)
 
 
 def evaluate(
@@ -367,7 +349,9 @@ def evaluate(
     model: AuditedModel,
     x_train: NDArray[np.float32],
     x_test: NDArray[np.float32],
-    decisions: Decisions,
+    score: NDArray[np.float64],
+    decided: Ints,
+    decided_train: Ints,
     settings: ProtocolSettings,
 ) -> dict[str, float]:
     """Metrics of a method from its attributed score and its decisions.
@@ -380,16 +364,17 @@ def evaluate(
         The score that is attributed.
     x_train, x_test
         People as input of that score: the fold's, unless the method repairs them. Baselines are means of `x_train`.
-    decisions
-        Decisions of the method, from any rule; they determine F1, the gaps, the flip rate and the regimes.
+    score
+        Of the test people: probabilities, or expected decisions of a randomized rule; only the AUC uses them.
+    decided, decided_train
+        Decisions 0 or 1 of the method, from any rule, for the test and the training people; they determine F1, the
+        gaps, the flip rate and the regimes.
     settings
         How to integrate, and the threshold of the regimes.
     """
     y, group = fold.y_test, fold.group_test
-    outcomes = group_outcomes(y, decisions.test, decisions.score, group, tuple(str(g) for g in range(fold.n_groups)))
-    metrics = {
-        name: metric.value for name, metric in outcome_metrics(y, decisions.test, decisions.score, outcomes).items()
-    }
+    outcomes = group_outcomes(y, decided, score, group, tuple(str(g) for g in range(fold.n_groups)))
+    metrics = {name: metric.value for name, metric in outcome_metrics(y, decided, score, outcomes).items()}
 
     person, match = fold.matched_test
     trained = (torch.from_numpy(x_train), fold.y_train, fold.group_train)
@@ -403,8 +388,8 @@ def evaluate(
         )
         or [torch.zeros(0, dtype=torch.float64)] * 3
     )
-    decided, decided_match = decisions.test[person], decisions.train[match]
-    shares = regime_shares(assign_regimes(decided, decided_match, cec.numpy(), settings.consistency_threshold))
+    decisions = (decided[person], decided_train[match])
+    shares = regime_shares(assign_regimes(*decisions, cec.numpy(), settings.consistency_threshold))
 
     def mean(values: Tensor) -> float:
         return float(values.mean()) if len(values) else float("nan")
@@ -609,16 +594,12 @@ def results_of(
     store: ResultStore, run: str, methods: Sequence[str], settings: ProtocolSettings, financial_features: Sequence[str]
 ) -> list[ResultRow]:
     """A run's results of the methods with their current parameters."""
-    kept = []
-    for row in store.of_run(run):
-        if row.method not in methods:
-            continue
-        if row.cec_weight is None:
-            method = make_method(row.method, settings.network(row.fold), financial_features)
-            if method_parameters(method) != row.parameters:
-                continue
-        kept.append(row)
-    return kept
+
+    def is_current(row: ResultRow) -> bool:
+        method = make_method(row.method, settings.network(row.fold), financial_features)
+        return row.cec_weight is not None or method_parameters(method) == row.parameters
+
+    return [row for row in store.of_run(run) if row.method in methods and is_current(row)]
 
 
 def run_method(
@@ -636,12 +617,9 @@ def run_method(
 
     def seen(X: Any, group: Any) -> np.ndarray:
         table = method.audited_table(X, group) if isinstance(method, RepairsTable) else X
-        encoded: np.ndarray = model.encode(table).float().cpu().numpy()
-        return encoded
+        return model.encode(table).float().cpu().numpy()
 
-    decisions = Decisions(
-        score=method.predict_proba(X_test, group_test)[:, 1],
-        test=method.predict(X_test, group_test).astype(np.int64),
-        train=method.predict(X_train, group_train).astype(np.int64),
-    )
-    return evaluate(fold, model, seen(X_train, group_train), seen(X_test, group_test), decisions, settings)
+    inputs = (seen(X_train, group_train), seen(X_test, group_test))
+    score = method.predict_proba(X_test, group_test)[:, 1]
+    decided = [method.predict(*people).astype(np.int64) for people in ((X_test, group_test), (X_train, group_train))]
+    return evaluate(fold, model, *inputs, score, *decided, settings)

@@ -56,8 +56,7 @@ class Block:
         """Sums for the history, of shape (K,), from logits (S, K, m) and squared scores (S, K, M, q) of the steps."""
         steps = self.is_active.to(logits.dtype)
         weight = self.row_weight.sum(-1) * steps
-        zeros = torch.zeros_like(weight[0])
-        odds = cec = pair_weight = zeros
+        odds = cec = pair_weight = torch.zeros_like(weight[0])
         if self.odds_form is not None:
             rates = torch.einsum("skm,skmc->skc", torch.sigmoid(logits), self.fields["cell_shares"])
             by_step = (torch.einsum("skcd,skd->skc", self.odds_form, rates) * rates).sum(-1)
@@ -79,20 +78,11 @@ class Block:
 
 def batch_of(fields: dict[str, Tensor], has_pairs: bool) -> Batch:
     """The `Batch` made of tensors by name, with the CEC term or without."""
-    pairs = None
-    if has_pairs:
-        pairs = Pairs(fields["rows"], fields["offset"], fields["cell"], fields["pair_weight"])
-    keep = tuple(value for name, value in fields.items() if name.startswith("keep"))
+    names = ("x", "y", "weight", "ones", "rates", "cell_shares", "odds_form")
     return Batch(
-        x=fields["x"],
-        y=fields["y"],
-        weight=fields["weight"],
-        ones=fields["ones"],
-        keep=keep,
-        rates=fields["rates"],
-        cell_shares=fields.get("cell_shares"),
-        odds_form=fields.get("odds_form"),
-        pairs=pairs,
+        **{name: fields[name] for name in names if name in fields},
+        keep=tuple(value for name, value in fields.items() if name.startswith("keep")),
+        pairs=Pairs(*(fields[name] for name in ("rows", "offset", "cell", "pair_weight"))) if has_pairs else None,
     )
 
 
