@@ -245,7 +245,7 @@ class TreeEnsemble:
             return np.concatenate(parts).astype(np.int32)
 
         alike = ("threshold", "missing_left", "rule", "set_start", "set_size", "other_left")
-        joined = {name: np.concatenate([getattr(each, name) for each in ensembles]) for name in alike}
+        joined: dict[str, Any] = {n: np.concatenate([getattr(each, n) for each in ensembles]) for n in alike}
         features = [
             each.feature if places is None else np.where(each.feature < 0, -1, places[each.feature])
             for each, places in zip(ensembles, columns, strict=True)
