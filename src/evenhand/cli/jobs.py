@@ -17,9 +17,8 @@ from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
 from evenhand.cli.options import AuditPlan, SearchPlan, TablePlan, TrainPlan, opened_table, part_of
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.given import GivenColumns, attribution_columns, rows_by_id, rows_in_order
-from evenhand.inputs.people import People
+from evenhand.inputs.people import People, read_people
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
-from evenhand.inputs.reading import read_people
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import open_table, typed
@@ -73,6 +72,7 @@ class ReadColumns:
             assert people.ids is not None
             shap = rows_by_id(beside.frame, beside.ids, people.ids, beside.where).drop(columns=beside.ids)
         if beside is not None and beside.base_values is not None:
+            assert shap is not None
             found["base_values"] = shap.pop(beside.base_values)
         return {**found, "attributions": shap}
 

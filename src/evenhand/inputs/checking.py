@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, warn_caller
-from evenhand.inputs.people import Columns
 from evenhand.inputs.validation import MOST_GROUPS, alike_names, check_columns, is_number_column
+
+if TYPE_CHECKING:
+    from evenhand.inputs.people import Columns
 
 GROUP_WORDS = ("race", "ethnicity", "sex", "gender", "nationality", "religion", "marital", "disability")
 """Words of protected characteristics, in the order in which a group is proposed."""

@@ -308,12 +308,8 @@ class GivenColumns:
                 base = float(base_values)
             except ValueError:
                 (base,) = check_columns([base_values], available, "`base_values` (--base-values)")
-        return cls(
-            scores,
-            base,
-            tuple(codes),
-            attribution_columns(attributions, available) if attributions else None,
-        )
+        named = attribution_columns(attributions, available) if attributions else None
+        return cls(scores, base, tuple(codes), named)
 
     @property
     def needed(self) -> list[str]:

@@ -51,10 +51,15 @@ def own_threshold(model: Any, audited: AuditedModel) -> float | None:
         if inner is None:
             return None
         model = inner
-    threshold, favorable_side = _threshold(model)
-    if threshold is None:
+    if is_kind(model, "FixedThresholdClassifier"):
+        threshold, label = model.threshold, model.pos_label
+    else:
+        threshold, label = model.best_threshold_, model._curve_scorer._get_pos_label()
+    if threshold == "auto":
         return None
-    if _response(model) == "decision_function":
+    favorable_side = label is None or bool(label == model.classes_[1])
+    has_probabilities = hasattr(inner_estimator(model), "predict_proba")
+    if model.response_method == "decision_function" or (model.response_method == "auto" and not has_probabilities):
         if audited.output != "log-odds":
             raise InvalidInputError(
                 f"The {type(model).__name__} decides by a margin, at {threshold:.6g}, but is explained by its "
@@ -62,21 +67,6 @@ def own_threshold(model: Any, audited: AuditedModel) -> float | None:
             )
         return float(expit(threshold if favorable_side else np.nextafter(-threshold, np.inf)))
     return float(np.clip(threshold if favorable_side else np.nextafter(1 - threshold, np.inf), 0, 1))
-
-
-def _threshold(model: Any) -> tuple[float | None, bool]:
-    """The threshold, and whether it applies to the favorable class, `classes_[1]` unless `pos_label` differs."""
-    if is_kind(model, "FixedThresholdClassifier"):
-        threshold, label = model.threshold, model.pos_label
-    else:
-        threshold, label = model.best_threshold_, model._curve_scorer._get_pos_label()
-    return None if threshold == "auto" else float(threshold), label is None or bool(label == model.classes_[1])
-
-
-def _response(model: Any) -> str:
-    if model.response_method != "auto":
-        return str(model.response_method)
-    return "predict_proba" if hasattr(inner_estimator(model), "predict_proba") else "decision_function"
 
 
 _FEWEST_SPLITS = 10

@@ -174,13 +174,9 @@ def onnx_network(model: OnnxModel) -> FeedForward | None:
         network = _Reader(model).read()
     except _NotAChainError:
         return None
-    return network if _scores_agree(model, network, network.n_inputs) else None
-
-
-def _scores_agree(model: OnnxModel, network: Callable[[torch.Tensor], torch.Tensor], n_inputs: int) -> bool:
-    """Whether a network's logits are the model's score, or its log-odds, at points near and far."""
+    # The network's logits must be the model's score, or its log-odds, at points near and far.
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(_CHECKED_ROWS, n_inputs)) * rng.choice([0.1, 1.0, 10.0], size=(_CHECKED_ROWS, 1))
+    x = rng.normal(size=(_CHECKED_ROWS, network.n_inputs)) * rng.choice([0.1, 1.0, 10.0], size=(_CHECKED_ROWS, 1))
     x = x.astype(np.float32).astype(np.float64)
     theirs = Score(model.score, "The ONNX model", False)(x)
     with torch.no_grad():
@@ -188,7 +184,7 @@ def _scores_agree(model: OnnxModel, network: Callable[[torch.Tensor], torch.Tens
     scale = 1.0 if model.returns_probability else max(1.0, float(np.abs(theirs).max()))
     if model.returns_probability:
         ours = 0.5 * (1 + np.tanh(ours / 2))
-    return bool(np.abs(ours - theirs).max() <= _TOLERANCE * scale)
+    return network if np.abs(ours - theirs).max() <= _TOLERANCE * scale else None
 
 
 class _NotAChainError(Exception):

@@ -1,8 +1,7 @@
 """Training: the paper's objective and three others, for one model or hundreds at once."""
 
 from evenhand.training.data import TrainingData, ValidationData
-from evenhand.training.engine.loop import Trainer, TrainingDivergedError, train
-from evenhand.training.engine.state import TrainerState
+from evenhand.training.engine.loop import Trainer, TrainerState, TrainingDivergedError, train
 from evenhand.training.losses import (
     balanced_weights,
     bce_loss,

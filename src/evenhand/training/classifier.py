@@ -28,8 +28,7 @@ from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.terminal import progress as shown_progress
 from evenhand.training.data import TrainingData, ValidationData
-from evenhand.training.engine.loop import Trainer
-from evenhand.training.engine.state import TrainerState
+from evenhand.training.engine.loop import Trainer, TrainerState
 from evenhand.training.losses import training_triples
 from evenhand.training.model_file import read_model, write_model
 from evenhand.training.settings import (
@@ -182,14 +181,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tags.input_tags.string = True
         return tags
 
-    def fit(
-        self,
-        X: Any,
-        y: ArrayLike,
-        *,
-        sensitive_features: Any,
-        sample_weight: ArrayLike | None = None,
-    ) -> Self:
+    def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any, sample_weight: ArrayLike | None = None) -> Self:
         """Fit the encoding and the network.
 
         Parameters
@@ -219,7 +211,9 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             if len(np.unique(labels)) < 2:
                 raise InvalidInputError("All people with a positive `sample_weight` are of one class; both are needed.")
             groups = as_groups(np.asarray(groups.names)[groups.codes[kept]], len(kept))
-        seed = _seed(self.random_state)
+        given = self.random_state
+        is_seed = isinstance(given, (int, np.integer))
+        seed = check_seed(given) if is_seed else int(check_random_state(given).randint(2**31 - 1))
         data = self._training_data(table, labels, groups, weight.astype(np.float32), seed)
         state = self._train(data, seed)
         self.network_ = state.network().member(0)
@@ -439,13 +433,6 @@ def _checkpoint(folder: str | os.PathLike[str] | None, data: TrainingData, setti
         if tensor is not None:
             digest.update(tensor.numpy().tobytes())
     return Path(folder) / f"fit-{digest.hexdigest()[:16]}.safetensors"
-
-
-def _seed(random_state: int | np.random.RandomState | None) -> int:
-    """A seed for the trainer; an integer is its own seed."""
-    if isinstance(random_state, (int, np.integer)):
-        return check_seed(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
 
 
 register_reader("evenhand", CECClassifier.load)

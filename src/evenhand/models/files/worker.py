@@ -75,14 +75,9 @@ def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     model = catboost_model(Path(source))
     if not takes_words(model):
         return _stored(model, lambda people: model.predict(people, prediction_type="RawFormulaVal", thread_count=1))
-    _score_anyone(model)
-    return {}, {"takes_words": True}
-
-
-def _score_anyone(model: Any) -> None:
-    """Let a model with categories score made-up people, so that damage inside a file shows here."""
     import pandas as pd
 
+    # A model with categories scores made-up people, so that damage inside a file shows here.
     rng = np.random.default_rng(0)
     words = word_features(model)
     people = {
@@ -95,12 +90,10 @@ def _score_anyone(model: Any) -> None:
     scores = model.predict(pd.DataFrame(people), prediction_type="RawFormulaVal", thread_count=1)
     if np.shape(scores) != (_MADE_UP,) or not np.isfinite(scores).all():
         raise ValueError("its scores are not one finite number for each person")
+    return {}, {"takes_words": True}
 
 
-def _stored(
-    model: Any,
-    score: Callable[[Floats], Floats],
-) -> tuple[dict[str, Any], dict[str, Any]]:
+def _stored(model: Any, score: Callable[[Floats], Floats]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A tree ensemble as plain arrays and plain values, with made-up people and the library's scores of them."""
     ensemble = read_trees(model)
     values = {field.name: getattr(ensemble, field.name) for field in fields(ensemble)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -129,11 +130,7 @@ class TreeGame:
         return torch.from_numpy(numbered_contributions(self.ensemble, z, w, b))
 
 
-def tree_model(
-    model: Any,
-    encoder: EncodesTables | None = None,
-    columns: Sequence[str] | None = None,
-) -> ShapleyModel:
+def tree_model(model: Any, encoder: EncodesTables | None = None, columns: Sequence[str] | None = None) -> ShapleyModel:
     """A fitted tree model in the form of the audit.
 
     Parameters
@@ -181,7 +178,7 @@ def _check_walkable(ensemble: TreeEnsemble) -> None:
     """Reject trees that a walk would leave, or never finish: files can be altered."""
     asks = ensemble.feature >= 0
     following = np.concatenate([ensemble.left[asks], ensemble.right[asks]])
-    n_nodes = len(ensemble.feature)
+    n_nodes, children = len(ensemble.feature), (ensemble.left, ensemble.right, ~asks)
     is_sound = (
         np.isfinite(ensemble.base_margin)
         and np.isfinite(ensemble.value[~asks]).all()
@@ -189,20 +186,11 @@ def _check_walkable(ensemble: TreeEnsemble) -> None:
         and all(0 <= j < ensemble.n_features for j in ensemble.categories)
         and all(((nodes >= 0) & (nodes < n_nodes)).all() for nodes in (following, ensemble.roots))
         and ((ensemble.set_start >= 0) & (ensemble.set_start + ensemble.set_size <= len(ensemble.in_set))).all()
-        and _comes_to_an_end(ensemble)
+        # In a cycle, the paths from the roots would visit more nodes than exist.
+        and all(n <= n_nodes for n in accumulate(len(level) for level in levels(ensemble.roots, *children)))
     )
     if not is_sound:
         raise InvalidInputError(f"The trees of the {ensemble.source} are damaged: their nodes do not form trees.")
-
-
-def _comes_to_an_end(ensemble: TreeEnsemble) -> bool:
-    """Whether the paths from the roots visit no more nodes than exist, as they would in a cycle."""
-    n_reached = 0
-    for level in levels(ensemble.roots, ensemble.left, ensemble.right, ensemble.feature < 0):
-        n_reached += len(level)
-        if n_reached > len(ensemble.feature):
-            return False
-    return True
 
 
 def takes_categories(model: Any) -> bool:

@@ -621,5 +621,6 @@ def run_method(
 
     inputs = (seen(X_train, group_train), seen(X_test, group_test))
     score = method.predict_proba(X_test, group_test)[:, 1]
-    decided = [method.predict(*people).astype(np.int64) for people in ((X_test, group_test), (X_train, group_train))]
-    return evaluate(fold, model, *inputs, score, *decided, settings)
+    decided = method.predict(X_test, group_test).astype(np.int64)
+    decided_train = method.predict(X_train, group_train).astype(np.int64)
+    return evaluate(fold, model, *inputs, score, decided, decided_train, settings)

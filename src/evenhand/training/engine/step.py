@@ -477,12 +477,10 @@ class ConsistencyTerm:
             self._weight_gradients[layer].baddbmm_(self._on_t[layer - 1], of_values[layer])
             below = torch.bmm(of_values[layer], self._transposed[layer])
             of_values[layer - 1].add_(torch.ops.aten.threshold_backward(below, self._on.layers[layer - 1], 0))
-        of_first = of_values[0] if self._n_steps == 1 else self._of_ends(cell_t)
+        of_first = of_values[0]
+        if self._n_steps > 1:  # at ends and baselines, (K, R + C, h), from all knots
+            at_end = (self._of_first_points * self._alphas).sum(1)
+            at_start = self._of_first_points.sum(1) - at_end
+            of_first = torch.cat((at_end, torch.baddbmm(self._of_base[0], cell_t, at_start)), dim=1)
         self._weight_gradients[0].baddbmm_(pairs.rows.mT, of_first)
         self._bias_gradients[0].add_(of_first.sum(1, keepdim=True))
-
-    def _of_ends(self, cell_t: Tensor) -> Tensor:
-        """Derivative in the first layer at ends and baselines, (K, R + C, h), from that at all knots."""
-        at_end = (self._of_first_points * self._alphas).sum(1)
-        at_start = self._of_first_points.sum(1) - at_end
-        return torch.cat((at_end, torch.baddbmm(self._of_base[0], cell_t, at_start)), dim=1)
