@@ -30,6 +30,7 @@ from sklearn.preprocessing import (
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.validation import text_columns
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.encoders import (
     CodedTable,
@@ -37,7 +38,6 @@ from evenhand.models.encoders import (
     PipelineEncoder,
     column_sources,
     dense,
-    has_categories,
     part_that_mixes,
     pipeline_encoder,
 )
@@ -362,8 +362,8 @@ def test_numbers_that_become_text_are_refused(table):
 
 
 def test_yes_and_no_are_numbers_where_nothing_is_text(table):
-    assert not has_categories(table[["income", "yes"]])
-    assert has_categories(table[["income", "text"]])
+    assert text_columns(table[["income", "yes"]]) == []
+    assert text_columns(table[["income", "text"]]) == ["text"]
 
 
 def test_columns_come_in_the_models_order():

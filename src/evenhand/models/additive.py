@@ -134,7 +134,12 @@ def boosting_machine(model: Any, table: pd.DataFrame | None) -> ShapleyModel | N
         attribution="additive",
         categorical_inputs=tuple(j for j, values in enumerate(codes) if values is not None),
     )
-    return audited if table is None or _agrees(audited, model, table) else None
+    if table is None or not set(names) <= set(table.columns):
+        return audited  # columns that differ are rejected later, with their names
+    few = table[names].iloc[np.linspace(0, len(table) - 1, min(len(table), _TRIED_PEOPLE)).astype(int)]
+    ours, theirs = audited.margin(audited.encode(few)).numpy(), np.asarray(model.decision_function(few), np.float64)
+    agrees = np.abs(ours - theirs).max(initial=0.0) <= _TOLERANCE * max(1.0, np.abs(theirs).max(initial=0.0))
+    return audited if agrees else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,12 +194,3 @@ def _term(model: Any, number: int, codes: Sequence[ValueCodes | None]) -> Term:
 def _text(value: Any) -> str:
     """A category in the notation of InterpretML."""
     return str(int(value)) if isinstance(value, (float, np.floating)) and value == int(value) else str(value)
-
-
-def _agrees(audited: ShapleyModel, model: Any, table: pd.DataFrame) -> bool:
-    if audited.encoder is None or not set(audited.encoder.names) <= set(table.columns):
-        return True  # rejected later, with the columns' names
-    few = table[audited.encoder.names].iloc[np.linspace(0, len(table) - 1, min(len(table), _TRIED_PEOPLE)).astype(int)]
-    ours = audited.margin(audited.encode(few)).numpy()
-    theirs = np.asarray(model.decision_function(few), dtype=np.float64)
-    return bool(np.abs(ours - theirs).max(initial=0.0) <= _TOLERANCE * max(1.0, np.abs(theirs).max(initial=0.0)))

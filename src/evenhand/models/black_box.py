@@ -15,7 +15,8 @@ import torch
 from evenhand.arrays import Floats
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, first_line
-from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names, has_categories
+from evenhand.inputs.validation import text_columns
+from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names
 from evenhand.models.protocol import AuditedModel, EncodesTables, Output, ShapleyModel
 
 _TRIED_PEOPLE = 64
@@ -49,7 +50,19 @@ class Score:
     coded: CodedTable | None = None
 
     def __call__(self, x: Floats) -> Floats:
-        return self.checked(self._one_per_row(self._asked(x), len(x)))
+        returned, n = self._asked(x), len(x)
+        try:
+            scores = np.asarray(returned, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InvalidTypeError(f"{self.source} must return numbers, got {type(returned).__name__}.") from None
+        if scores.shape == (n, 2):
+            return self.checked(np.ascontiguousarray(scores[:, 1]))
+        if scores.shape not in ((n,), (n, 1)):
+            raise InvalidInputError(
+                f"{self.source} must return one number per row, of shape ({n},), or the probabilities of two classes, "
+                f"of shape ({n}, 2); got {scores.shape}."
+            )
+        return self.checked(scores.reshape(n))
 
     def checked(self, scores: Floats) -> Floats:
         """Scores on the explained scale, after checking that they are valid."""
@@ -89,20 +102,6 @@ class Score:
             return self.function(pd.DataFrame(x, columns=list(self.column_names)))
         return self.function(x)
 
-    def _one_per_row(self, returned: Any, n: int) -> Floats:
-        try:
-            scores = np.asarray(returned, dtype=np.float64)
-        except (TypeError, ValueError):
-            raise InvalidTypeError(f"{self.source} must return numbers, got {type(returned).__name__}.") from None
-        if scores.shape == (n, 2):
-            return np.ascontiguousarray(scores[:, 1])
-        if scores.shape not in ((n,), (n, 1)):
-            raise InvalidInputError(
-                f"{self.source} must return one number per row, of shape ({n},), or the probabilities of two classes, "
-                f"of shape ({n}, 2); got {scores.shape}."
-            )
-        return scores.reshape(n)
-
 
 def score_function(
     model: Any,
@@ -132,7 +131,13 @@ def score_function(
     score = partial(Score, column_names=names, coded=coded)
     explained: Output = output or "probability"
     if output == "value":
-        return score(_prediction(model), f"predict of {name}", False), output
+        predict = getattr(model, "predict", model)
+        if not callable(predict):
+            raise InvalidTypeError(
+                f"Cannot audit a {name}: expected a fitted regressor with `predict`, or a function that maps a matrix "
+                "or a table to one number per row."
+            )
+        return score(predict, f"predict of {name}", False), output
     if callable(getattr(model, "predict_proba", None)):
         return score(model.predict_proba, f"predict_proba of {name}", True, wants_log_odds), explained
     if _gives_margin(model):
@@ -154,16 +159,6 @@ def score_function(
         f"Cannot audit a {name}: expected a torch module, a fitted classifier with `predict_proba`, "
         "`decision_function` or `predict`, or a function that maps a matrix or a table to one number per row."
     )
-
-
-def _prediction(model: Any) -> Callable[[Any], Any]:
-    predict = getattr(model, "predict", model)
-    if not callable(predict):
-        raise InvalidTypeError(
-            f"Cannot audit a {type(model).__name__}: expected a fitted regressor with `predict`, or a function that "
-            "maps a matrix or a table to one number per row."
-        )
-    return predict
 
 
 def _gives_margin(model: Any) -> bool:
@@ -294,7 +289,7 @@ def _coded(table: pd.DataFrame | None, columns: list[str] | None, categorical: S
     if table is None or not set(columns or ()) <= set(table.columns):
         return None
     chosen = table if columns is None else table[columns]
-    return CodedTable.of(chosen, categorical) if categorical or has_categories(chosen) else None
+    return CodedTable.of(chosen, categorical) if categorical or text_columns(chosen) else None
 
 
 def sampled_model(

@@ -572,11 +572,6 @@ class CodedTable(OneToOne):
         )
 
 
-def has_categories(table: pd.DataFrame) -> bool:
-    """Whether a table has columns that are not numbers; booleans count as the numbers 1 and 0."""
-    return bool(text_columns(table))
-
-
 def _kind(column: pd.Series[Any]) -> str:
     """Whether a column holds a "number", a "category" or something "other"."""
     if is_number_column(column):
