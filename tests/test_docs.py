@@ -264,7 +264,9 @@ def test_the_toml_of_the_documentation_has_every_key_and_no_other(tmp_path):
     file = tmp_path / "audit.toml"
     file.write_text(text, encoding="utf-8")
     assert plan_from_toml(file, AuditPlan).label == "approved"
-    assert {*tomllib.loads(text), "trust_pickle"} == {field.name for field in fields(AuditPlan) if field.metadata}  # not in a file
+    assert {*tomllib.loads(text), "trust_pickle"} == {
+        field.name for field in fields(AuditPlan) if field.metadata
+    }  # not in a file
 
 
 def test_every_field_of_the_json_is_documented():

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
-from evenhand.inputs.checking import check_column, without_unfit
-from evenhand.inputs.people import Columns
+from evenhand.inputs.checking import check_column
+from evenhand.inputs.people import Columns, without_unfit
 
 
 def kinds(values, name="column"):

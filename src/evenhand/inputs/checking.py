@@ -5,17 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.exceptions import InvalidInputError, warn_caller
-from evenhand.inputs.validation import MOST_GROUPS, alike_names, check_columns, is_number_column
-
-if TYPE_CHECKING:
-    from evenhand.inputs.people import Columns
+from evenhand.inputs.validation import MOST_GROUPS, alike_names, is_number_column
 
 GROUP_WORDS = ("race", "ethnicity", "sex", "gender", "nationality", "religion", "marital", "disability")
 """Words of protected characteristics, in the order in which a group is proposed."""
@@ -575,56 +571,6 @@ def check_groups(groups: pd.Series[str], name: str) -> GroupCheck:
     counts = groups.value_counts()
     sizes = {str(group): int(n) for group, n in counts.items()}
     return GroupCheck(name, sizes, int(groups.isna().sum()), tuple(alike_names(sorted(sizes, reverse=True))))
-
-
-CHECKED_ROWS = 10_000
-"""Number of rows that show whether a column is an id, a date or a saved index; the same in memory and streamed."""
-
-
-def unasked(columns: Columns, asked: Iterable[str]) -> list[str]:
-    """Features that the user did not name."""
-    kept = {name.strip() for name in asked}
-    return [name for name in columns.features if name.strip() not in kept]
-
-
-def without_unfit(
-    columns: Columns, rows: pd.DataFrame, *, asked: Iterable[str], is_named: bool
-) -> tuple[Columns, tuple[str, ...]]:
-    """Remove ids, dates and saved indexes from the features, and return a sentence on what was left out.
-
-    Parameters
-    ----------
-    columns
-        The roles of the columns.
-    rows
-        The features not named by the user, for everyone or for the first `CHECKED_ROWS` people.
-    asked
-        Features that the user named, which are always kept.
-    is_named
-        Whether the model names the features, so that it needs each of them.
-
-    Raises
-    ------
-    InvalidInputError
-        If the model needs an id, a date or a saved index that the user did not name.
-    """
-    looked_at = rows[unasked(columns, asked)]
-    unfit = {c.name: c.signs[0] for c in check_table(looked_at[:CHECKED_ROWS]) if c.is_unfit}
-    if not unfit:
-        return columns, ()
-    shown = ", ".join(f"{name!r} ({sign.kind}: {sign.clause})" for name, sign in unfit.items())
-    if is_named:
-        raise InvalidInputError(
-            f"The model uses {shown}, from which no model should learn; audit a model without it, or name "
-            f"{'it' if len(unfit) == 1 else 'them'} in `keep_inputs` (--keep-inputs) to audit this one as it is."
-        )
-    sentence = (
-        f"Left out of the inputs: {shown}. If the model uses one of them, name it in `keep_inputs` (--keep-inputs), "
-        "and the rest in `drop` (--drop)."
-    )
-    warn_caller(sentence)
-    features = check_columns([name for name in columns.features if name not in unfit], columns.features, "The model")
-    return replace(columns, features=tuple(features)), (sentence,)
 
 
 _MOST_OF_A_KIND = 3

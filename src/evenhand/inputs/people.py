@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from evenhand.arrays import Bools, Floats, Ints, Keys
-from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.inputs.checking import without_unfit
+from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
+from evenhand.inputs.checking import check_table
 from evenhand.inputs.group_probabilities import GroupProbabilities, PersonProbabilities
 from evenhand.inputs.identity import Identity
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
@@ -444,6 +444,56 @@ def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
         encoded = encoded.chunk(0)
     names = np.asarray([str(value) for value in encoded.dictionary.to_pylist()] + [MISSING])
     return names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
+
+
+CHECKED_ROWS = 10_000
+"""Number of rows that show whether a column is an id, a date or a saved index; the same in memory and streamed."""
+
+
+def unasked(columns: Columns, asked: Iterable[str]) -> list[str]:
+    """Features that the user did not name."""
+    kept = {name.strip() for name in asked}
+    return [name for name in columns.features if name.strip() not in kept]
+
+
+def without_unfit(
+    columns: Columns, rows: pd.DataFrame, *, asked: Iterable[str], is_named: bool
+) -> tuple[Columns, tuple[str, ...]]:
+    """Remove ids, dates and saved indexes from the features, and return a sentence on what was left out.
+
+    Parameters
+    ----------
+    columns
+        The roles of the columns.
+    rows
+        The features not named by the user, for everyone or for the first `CHECKED_ROWS` people.
+    asked
+        Features that the user named, which are always kept.
+    is_named
+        Whether the model names the features, so that it needs each of them.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model needs an id, a date or a saved index that the user did not name.
+    """
+    looked_at = rows[unasked(columns, asked)]
+    unfit = {c.name: c.signs[0] for c in check_table(looked_at[:CHECKED_ROWS]) if c.is_unfit}
+    if not unfit:
+        return columns, ()
+    shown = ", ".join(f"{name!r} ({sign.kind}: {sign.clause})" for name, sign in unfit.items())
+    if is_named:
+        raise InvalidInputError(
+            f"The model uses {shown}, from which no model should learn; audit a model without it, or name "
+            f"{'it' if len(unfit) == 1 else 'them'} in `keep_inputs` (--keep-inputs) to audit this one as it is."
+        )
+    sentence = (
+        f"Left out of the inputs: {shown}. If the model uses one of them, name it in `keep_inputs` (--keep-inputs), "
+        "and the rest in `drop` (--drop)."
+    )
+    warn_caller(sentence)
+    features = check_columns([name for name in columns.features if name not in unfit], columns.features, "The model")
+    return replace(columns, features=tuple(features)), (sentence,)
 
 
 def read_people(

@@ -51,9 +51,8 @@ from evenhand.auditing.streaming.source import (
 from evenhand.auditing.streaming.store import Store, check_resumable, model_probe, writing
 from evenhand.auditing.streaming.stored import StoredBatches, StoredPairs, save_sample
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
-from evenhand.inputs.checking import CHECKED_ROWS, unasked, without_unfit
 from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
-from evenhand.inputs.people import Columns, People, check_counted
+from evenhand.inputs.people import CHECKED_ROWS, Columns, People, check_counted, unasked, without_unfit
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.tables.raw import RawTable, shown
