@@ -84,6 +84,8 @@ def comparable(result):
         del found["outcome"][name]
     del found["distributions"]["score"], found["distributions"]["plane"]
     del found["outcome"]["calibration"]  # of the model's own probability
+    for group in found["roc"]["groups"]:
+        del group["score"], group["ks_score"]  # cutoffs of the model's own score
     return dict(numbers(found))
 
 
