@@ -46,7 +46,8 @@ class Activation:
 
 def _relu_scale(gradient: Tensor, z: Tensor) -> Tensor:
     # One pass over memory, and differentiable; comparing, casting and multiplying would take three.
-    return torch.ops.aten.threshold_backward(gradient.expand_as(z), z, 0)
+    result: Tensor = torch.ops.aten.threshold_backward(gradient.expand_as(z), z, 0)
+    return result
 
 
 def _relu_secant(

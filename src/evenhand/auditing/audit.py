@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from inspect import signature
@@ -11,6 +12,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
+from rich.console import Console
 
 from evenhand.auditing.assemble import FINISHING_STEPS, assemble
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch
@@ -38,10 +40,12 @@ from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
 from evenhand.inputs.fingerprints import fingerprint_numbers
 from evenhand.inputs.people import People
 from evenhand.inputs.validation import as_table, check_columns, moved_keywords
+from evenhand.matching.placebos import N_NEAR
+from evenhand.models.explaining import is_sampled, questions, watched
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.terminal import PATIENCE
 from evenhand.system.terminal import progress as shown_progress
-from evenhand.system.threads import MOST_THREADS, Threads
+from evenhand.system.threads import MOST_THREADS, Threads, available_memory
 
 
 def audit(
@@ -217,17 +221,74 @@ def audit_seen(
     if options.regressions or outcomes is not None:
         further = wanted_outcomes(outcomes, people.table if X is None else X, people, is_wanted=options.regressions)
     fitted = Fitted.of(model, options, pool, len(people), scope)
-    n_draws = 1 if people.probabilities is None else people.probabilities.n_draws
-    n_steps = BATCH_STEPS + FINISHING_STEPS + n_draws - 1
-    with shown_progress("audit", n_steps, is_shown=progress, after=PATIENCE) as advance:
-        batch = audit_batch(fitted, people, advance=advance)
+    with _shown_run(fitted, people, is_shown=progress) as (watching, advance):
+        batch = audit_batch(watching, people, advance=advance)
         result = _finished(fitted, batch, notes, advance)
         if further is not None:
             gaps = () if result.evidence is None else result.evidence.score_gaps
             regressions = regressions_of(fitted, batch, further, result.outcome.approvals.reference, gaps)
             result = replace(result, regressions=regressions)
         result = extended(result, fitted, batch)
-        return result if people.probabilities is None else pooled_over_draws(result, fitted, batch, advance)
+        return result if people.probabilities is None else pooled_over_draws(result, watching, batch, advance)
+
+
+# Bytes at the peak of an audit in memory, for each pair and each of its values: see docs/growth.md.
+_BYTES_PER_PAIR, _BYTES_PER_VALUE, _BYTES_PER_VALUE_COMPARED = 1_500, 50, 165
+
+
+@contextmanager
+def _shown_run(fitted: Fitted, people: People, *, is_shown: bool) -> Iterator[tuple[Fitted, Callable[[str], None]]]:
+    """The reference, and what to call after each step; sampled attributions show the evaluations of the model."""
+    n_draws = 1 if people.probabilities is None else people.probabilities.n_draws
+    n_people = len(people) * n_draws
+    if not is_shown or not is_sampled(fitted.explainer):
+        if is_shown:
+            _warn_of_memory(fitted, n_people)
+        n_steps = BATCH_STEPS + FINISHING_STEPS + n_draws - 1
+        with shown_progress("audit", n_steps, is_shown=is_shown, after=PATIENCE) as advance:
+            yield fitted, advance
+        return
+    expected = max(1, n_evaluations(fitted, n_people))
+    with shown_progress("attributions, %", 100, after=PATIENCE) as advance:
+        n_asked, percent = 0, 0
+
+        def show(n: int) -> None:
+            nonlocal n_asked, percent
+            n_asked += n
+            while percent < min(100, 100 * n_asked // expected):
+                percent += 1
+                advance("")
+
+        explainer, evidence = watched(fitted.explainer, show), fitted.evidence
+        if evidence is not None:
+            halved = evidence.explainer
+            evidence = replace(evidence, explainer=replace(halved, explainer=watched(halved.explainer, show)))
+        yield replace(fitted, explainer=explainer, model=explainer.model, evidence=evidence), lambda status: None
+        show(expected)  # people without a match or a placebo were expected, too
+
+
+def n_evaluations(fitted: Fitted, n_people: int) -> int:
+    """About how many evaluations an audit needs from a sampled model."""
+    own, moved = (questions(fitted.explainer, is_own=is_own) for is_own in (True, False))
+    n_pairs = n_people * (len(fitted.pool.groups.names) - 1)
+    # People and matches, each also with the other's inputs. For triples, people from both halves of a cell and others
+    # from one, with steps of one standard deviation; and for each triple, people with the others' finances and inputs.
+    of_triples = 0 if fitted.evidence is None else 3 * (own + moved) + N_NEAR * (2 * own + 4 * moved)
+    return n_people * own + n_pairs * (own + 2 * moved + of_triples)
+
+
+def _warn_of_memory(fitted: Fitted, n_people: int) -> None:
+    n_pairs = n_people * (len(fitted.pool.groups.names) - 1)
+    each = _BYTES_PER_VALUE if fitted.evidence is None else _BYTES_PER_VALUE_COMPARED
+    needed, free = n_pairs * (_BYTES_PER_PAIR + each * fitted.pool.x.shape[1]), available_memory()
+    if free is not None and needed > free:
+        Console(stderr=True).print(
+            f"This needs about {needed / 2**30:.0f} GB of memory, but only {free / 2**30:.0f} GB are free: use "
+            "--stream (`evenhand.audit_stream`) to audit in batches, in memory that does not grow with their number.",
+            markup=False,
+            highlight=False,
+            soft_wrap=True,
+        )
 
 
 def options_of(

@@ -89,7 +89,8 @@ class GroupProbabilities:
         """The probabilities of the n rows of `X`, in their order."""
         if len(self) != n:
             raise InvalidInputError(f"`{name}` has group probabilities of {len(self)} people for {n} rows.")
-        return in_row_order(self.probabilities, X, name)
+        result: pd.DataFrame = in_row_order(self.probabilities, X, name)
+        return result
 
     def of_people(self, keys: NDArray[np.uint64]) -> PersonProbabilities:
         """The probabilities of people; `keys` identify them."""

@@ -320,7 +320,7 @@ class People:
 
         Examples
         --------
-        >>> people = People.of({"income": [1.0, 2.0]}, [0, 1], ["f", "m"])
+        >>> people = People.of(pd.DataFrame({"income": [1.0, 2.0]}), [0, 1], ["f", "m"])
         >>> len(people), people.groups.names
         (2, ('f', 'm'))
         """
@@ -443,7 +443,8 @@ def _texts(column: pa.ChunkedArray) -> NDArray[np.str_]:
     if hasattr(encoded, "chunks"):
         encoded = encoded.chunk(0)
     names = np.asarray([str(value) for value in encoded.dictionary.to_pylist()] + [MISSING])
-    return names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
+    result: NDArray[np.str_] = names[encoded.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)]
+    return result
 
 
 CHECKED_ROWS = 10_000

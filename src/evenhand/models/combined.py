@@ -107,7 +107,8 @@ class Member:
             return positions
         place = {self.names[j]: j for j in positions}
         of_names = np.array([place[name] for name in encoder.names])
-        return of_names[encoder.join_matrix.argmax(axis=1)]
+        result: NDArray[np.int64] = of_names[encoder.join_matrix.argmax(axis=1)]
+        return result
 
     def _encoded(self, rows: Floats) -> Floats:
         """The member's inputs for rows of the outer model's inputs."""

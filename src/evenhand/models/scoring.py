@@ -242,7 +242,8 @@ def _gap(pair: PairScores, moved: Explanation, join: Tensor | None) -> Tensor:
 def _length(explained: Explanation, join: Tensor | None) -> Tensor:
     """Logarithm of the length of each explanation."""
     values = explained.values if join is None else explained.values @ join
-    return values.norm(dim=-1).clamp_min(NEGLIGIBLE_NORM).log()
+    result: Tensor = values.norm(dim=-1).clamp_min(NEGLIGIBLE_NORM).log()
+    return result
 
 
 def _blocks(n: int, own: Explanation) -> Iterator[slice]:

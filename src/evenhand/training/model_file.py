@@ -174,7 +174,8 @@ def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classi
         setattr(model, attribute, int(data[name]))
     if data["widths"][0] != len(model.encoder_.encoded_names):
         raise ValueError("the encoding and the network have different numbers of inputs")
-    return model
+    result: Classifier = model
+    return result
 
 
 def _check_parts(data: Any, tensors: dict[str, Tensor]) -> None:

@@ -367,4 +367,5 @@ def reweighing(labels: ArrayLike, groups: ArrayLike, weights: ArrayLike | None =
             f"{', '.join(empty)}; merge groups, or leave reweighing out."
         )
     expected = observed.sum(1, keepdims=True) * observed.sum(0) / observed.sum()
-    return own * (expected / observed)[group, label]
+    result: Floats = own * (expected / observed)[group, label]
+    return result

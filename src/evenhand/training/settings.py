@@ -138,7 +138,8 @@ class TrainingSettings:
 
     def of_member(self, name: str) -> tuple[Any, ...]:
         """Per-member values of a setting, one for each member."""
-        return getattr(self, name)
+        result: tuple[Any, ...] = getattr(self, name)
+        return result
 
     def part(self, members: slice) -> TrainingSettings:
         """The settings of some members."""

@@ -451,7 +451,8 @@ def _words(flags: BoolArray) -> NDArray[np.uint64]:
     padded = np.zeros((64 * n_words, flags.shape[1]), np.uint64)
     padded[: len(flags)] = flags
     bits = padded.reshape(n_words, 64, -1) << np.arange(64, dtype=np.uint64)[:, None]
-    return np.bitwise_or.reduce(bits, axis=1)
+    result: NDArray[np.uint64] = np.bitwise_or.reduce(bits, axis=1)
+    return result
 
 
 def _joined(parts: Sequence[NDArray[Any]], dtype: Any) -> NDArray[Any]:

@@ -348,7 +348,8 @@ class Adversary(nn.Module):
         """Logits of the groups, of shape (n, n_groups), from those of the network and the labels, of shape (n,)."""
         score = torch.sigmoid((1 + self.sharpness.abs()) * logits)
         is_positive = y.to(score.dtype)
-        return self.guess(torch.stack((score, score * is_positive, score * (1 - is_positive)), dim=1))
+        result: Tensor = self.guess(torch.stack((score, score * is_positive, score * (1 - is_positive)), dim=1))
+        return result
 
 
 def adversarial_update(own: Tensor, against: Tensor, alpha: float) -> Tensor:
@@ -362,7 +363,8 @@ def adversarial_update(own: Tensor, against: Tensor, alpha: float) -> Tensor:
     tensor([ 1., -1.])
     """
     direction = against / against.norm().clamp_min(torch.finfo(against.dtype).tiny)
-    return own - (own @ direction) * direction - alpha * against
+    result: Tensor = own - (own @ direction) * direction - alpha * against
+    return result
 
 
 def _flat(gradients: tuple[Tensor, ...]) -> Tensor:
