@@ -16,7 +16,7 @@ from evenhand.models.protocol import AuditedModel, ShapleyModel
 from evenhand.models.sklearn import binned_columns, inner_estimator, is_kind, unwrapped
 from evenhand.models.statsmodels import is_statsmodels, regression_columns
 from evenhand.models.trees.adapter import TreeGame
-from evenhand.models.trees.ensemble import TreeEnsemble
+from evenhand.models.trees import TreeEnsemble
 from evenhand.models.wrapped import RiskModel
 
 _CHOOSERS = ("FixedThresholdClassifier", "TunedThresholdClassifierCV")
