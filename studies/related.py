@@ -24,7 +24,7 @@ from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.metrics.estimate import Plain, check_at_least, check_open_fraction, group_codes, p_two_sided
-from evenhand.metrics.roc import auc
+from evenhand.metrics.outcomes import auc
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer
 

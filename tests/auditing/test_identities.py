@@ -8,10 +8,10 @@ import torch
 import evenhand as eh
 from evenhand.auditing.evidence import Influences, gap_key
 from evenhand.auditing.identity import fingerprint_of, is_same_people, people_prints, person_buckets, shown_prints
-from evenhand.inputs.fingerprints import hash_rows
+from evenhand.inputs.identity import hash_rows
 from evenhand.inputs.people import People
 from evenhand.inputs.validation import as_groups
-from evenhand.metrics.sharing import N_BUCKETS
+from evenhand.metrics.triples import N_BUCKETS
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import MinMaxScaler, RobustScaler, StandardScaler
 
 import evenhand as eh
-from evenhand.auditing.direction import unit_factor
-from evenhand.models.introspection import FittedScale
+from evenhand.auditing.fitted import unit_factor
+from evenhand.models.dispatch import FittedScale
 
 
 @pytest.fixture(scope="module")

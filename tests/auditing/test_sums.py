@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.auditing import batch as sums
-from evenhand.auditing.assemble import screened_people
 from evenhand.auditing.batch import ScoreCounts, _by_score, text_codes
-from evenhand.metrics.roc import auc
+from evenhand.auditing.finish import screened_people
+from evenhand.metrics.outcomes import auc
 
 
 def _scores(rng, n=3000):
@@ -60,7 +60,7 @@ def test_very_many_scores_are_rounded_and_decisions_are_not(rng, monkeypatch):
 
 
 def test_people_who_are_screened_do_not_depend_on_how_they_are_read(monkeypatch):
-    monkeypatch.setattr("evenhand.auditing.assemble.PROXY_PEOPLE", 50)
+    monkeypatch.setattr("evenhand.auditing.finish.PROXY_PEOPLE", 50)
     person = np.arange(1000)
     chosen = screened_people(person, 3)
     assert len(chosen) == 50

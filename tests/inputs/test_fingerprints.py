@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.inputs.fingerprints import fingerprint_file, fingerprint_numbers, fingerprint_table, hash_rows
+from evenhand.inputs.identity import fingerprint_file, fingerprint_numbers, fingerprint_table, hash_rows
 
 TABLE = pd.DataFrame({"income": [1.0, np.nan, 3.0], "job": ["a", "b", None], "owns": [True, False, True]})
 

@@ -9,8 +9,14 @@ from scipy import stats
 
 from evenhand.metrics.excess import estimate_excesses, excess_influence
 from evenhand.metrics.score_gap import FinanceControls, group_gap
-from evenhand.metrics.sharing import N_BUCKETS, bucket_sums, folded, standard_error_of_difference
-from evenhand.metrics.triples import KeptTriples, Selection
+from evenhand.metrics.triples import (
+    N_BUCKETS,
+    KeptTriples,
+    Selection,
+    bucket_sums,
+    folded,
+    standard_error_of_difference,
+)
 
 N = 200
 

@@ -9,18 +9,8 @@ import pytest
 import torch
 from scipy import stats
 
-from evenhand.metrics import (
-    adjustment,
-    cec,
-    disparity,
-    excess,
-    outcomes,
-    proxies,
-    reason_codes,
-    roc,
-    score_gap,
-    triples,
-)
+from evenhand.metrics import adjustment, cec, disparity, excess, outcomes, proxies, reason_codes, score_gap, triples
+from evenhand.metrics import outcomes as roc
 
 FACTOR = 4.0  # a power of two, so that scaling rounds nothing
 

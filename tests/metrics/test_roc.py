@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 from sklearn.metrics import roc_auc_score
 
-from evenhand.metrics.roc import auc, auc_influence, auc_interval, hanley_mcneil, ks_distance
+from evenhand.metrics.outcomes import auc, auc_influence, auc_interval, hanley_mcneil, ks_distance
 
 ONE_LABEL = np.array([1, 1, 1]), np.array([0.1, 0.2, 0.3])
 

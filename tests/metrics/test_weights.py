@@ -17,8 +17,7 @@ from evenhand.metrics.disparity import (
 )
 from evenhand.metrics.disparity.intervals import cornfield, effective_counts, koopman, newcombe, wilson
 from evenhand.metrics.estimate import RowWeights, effective_number_of_people, row_weights
-from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
-from evenhand.metrics.roc import auc_interval
+from evenhand.metrics.outcomes import auc_interval, group_outcomes, outcome_metrics
 
 
 @pytest.fixture

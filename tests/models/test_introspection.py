@@ -18,7 +18,7 @@ from sklearn.svm import SVC
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.introspection import input_columns
+from evenhand.models.dispatch import input_columns
 
 
 def decisions(model, numbers, **options):

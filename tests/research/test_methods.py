@@ -12,8 +12,7 @@ from torch import nn
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError, MissingExtraError
-from evenhand.metrics.outcomes import equalized_odds_gap, group_outcomes
-from evenhand.metrics.roc import auc
+from evenhand.metrics.outcomes import auc, equalized_odds_gap, group_outcomes
 from evenhand.research.methods import (
     CEC,
     AdversarialDebiasing,

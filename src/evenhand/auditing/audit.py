@@ -14,17 +14,19 @@ import pandas as pd
 import torch
 from rich.console import Console
 
-from evenhand.auditing.assemble import FINISHING_STEPS, assemble
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch
-from evenhand.auditing.direction import check_direction, notes_on_label, notes_on_scales
+from evenhand.auditing.batches import BatchOutput, OneBatch, merge_batches
 from evenhand.auditing.draws import pooled_over_draws, with_first_draw
-from evenhand.auditing.finished import BatchOutput, OneBatch, merge_batches
+from evenhand.auditing.finish import FINISHING_STEPS, finish
 from evenhand.auditing.fitted import (
     Fitted,
     as_seen_by,
     audited_model,
+    check_direction,
     check_finances_apart,
     in_units,
+    notes_on_label,
+    notes_on_scales,
     settled_options,
     unit_of_weight,
 )
@@ -37,7 +39,7 @@ from evenhand.auditing.scope import Scope
 from evenhand.auditing.sections.proxies import screened_people
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
-from evenhand.inputs.fingerprints import fingerprint_numbers
+from evenhand.inputs.identity import fingerprint_numbers
 from evenhand.inputs.people import People
 from evenhand.inputs.validation import as_table, check_columns, moved_keywords
 from evenhand.matching.placebos import N_NEAR
@@ -384,7 +386,7 @@ def _finished(
     if not reference.scope.attributions:  # a score alone was put where attributions are
         attributions = np.full_like(attributions[0], np.nan), np.full_like(attributions[1], np.nan)
     hashes = {"scores": fingerprint_numbers(output.pairs["person"], output.pairs["score"])}
-    return assemble(
+    return finish(
         reference,
         batches,
         merged,

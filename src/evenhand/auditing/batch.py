@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Bools, Floats, Ints
 from evenhand.attribution import Explanation
-from evenhand.auditing.direction import own_score
-from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.auditing.identity import people_prints, person_buckets
 from evenhand.auditing.reasons import BatchReasons
 from evenhand.auditing.triples import BatchEvidence, EvidenceSums, compare_batch

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batch import BatchFindings, audit_batch
+from evenhand.auditing.batches import BatchOutput, BatchRecord, OneBatch, merge_batches
 from evenhand.auditing.evidence import Evidence, FeatureGap, Influences, gather_evidence
-from evenhand.auditing.finished import BatchOutput, BatchRecord, OneBatch, merge_batches
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import Outcome, PairMetrics

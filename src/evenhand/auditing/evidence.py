@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from evenhand.arrays import Floats, Ints
-from evenhand.auditing.finished import FinishedBatches, Merged
+from evenhand.auditing.batches import FinishedBatches, Merged
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.identity import person_buckets
 from evenhand.auditing.reasons import fewer_in_common
@@ -33,7 +33,6 @@ from evenhand.metrics.adjustment import NullScores, holm
 from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided
 from evenhand.metrics.excess import estimate_excesses, excess_influence
 from evenhand.metrics.score_gap import FinanceControls, GroupGap, group_gap, smallest_p_values
-from evenhand.metrics.sharing import folded
 from evenhand.metrics.triples import (
     Design,
     KeptTriples,
@@ -44,6 +43,7 @@ from evenhand.metrics.triples import (
     RegimeB,
     Weights,
     WithinDistance,
+    folded,
     main_questions,
     split_questions,
     values_present,

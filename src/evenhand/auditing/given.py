@@ -11,8 +11,7 @@ import pandas as pd
 
 from evenhand.auditing.audit import audit_seen, options_of, seen_by
 from evenhand.auditing.batch import BatchFindings
-from evenhand.auditing.direction import check_direction, notes_on_label
-from evenhand.auditing.fitted import Fitted, check_finances_apart
+from evenhand.auditing.fitted import Fitted, check_direction, check_finances_apart, notes_on_label
 from evenhand.auditing.options import AuditOptions, Favorable, ReasonMapLike, check_value
 from evenhand.auditing.reasons import PeopleReasons, reasons_of_codes
 from evenhand.auditing.result import AuditResult

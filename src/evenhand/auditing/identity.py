@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.inputs.fingerprints import hash_column, hash_rows
+from evenhand.inputs.identity import hash_column, hash_rows
 from evenhand.inputs.people import People
-from evenhand.metrics.sharing import N_BUCKETS
+from evenhand.metrics.triples import N_BUCKETS
 from evenhand.system.hashing import person_hash
 
 EVERYONE = "(label and group)"

@@ -19,7 +19,7 @@ from evenhand.auditing.identity import EVERYONE
 from evenhand.auditing.sections import SECTIONS
 from evenhand.auditing.summary import SCHEMA, library_versions, upgraded
 from evenhand.exceptions import ArchiveError, InvalidInputError, MissingExtraError
-from evenhand.inputs.fingerprints import fingerprint_file
+from evenhand.inputs.identity import fingerprint_file
 from evenhand.inputs.tables.open import fingerprint_input, name_of_input
 from evenhand.report.formatting import is_number
 from evenhand.system.files import (

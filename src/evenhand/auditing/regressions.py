@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats
 from evenhand.auditing.batch import BatchFindings
-from evenhand.auditing.direction import own_score
 from evenhand.auditing.evidence import ScoreGap
-from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import CategoryColumn, TableEncoder
 from evenhand.inputs.people import People

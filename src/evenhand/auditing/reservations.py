@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 
 from evenhand.auditing.batch import AuditSums
-from evenhand.auditing.direction import is_wrong_way_round
 from evenhand.auditing.evidence import Evidence
-from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.fitted import Fitted, is_wrong_way_round
 from evenhand.auditing.reasons import Reasons
 from evenhand.auditing.summary import Provenance
 from evenhand.exceptions import warn_caller
@@ -21,8 +20,8 @@ from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.validation import MOST_GROUPS
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.estimate import Estimate
+from evenhand.metrics.outcomes import auc_interval
 from evenhand.metrics.proxies import PERFECT_PROXY, feature_strengths
-from evenhand.metrics.roc import auc_interval
 
 _LEAK = 0.98  # area under the ROC curve from which a single column nearly determines the label
 _MAY_BE_LEAK = 0.75  # and from which a column that is often set by the decision probably is

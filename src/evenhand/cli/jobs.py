@@ -12,7 +12,7 @@ import pandas as pd
 
 from evenhand import load_model
 from evenhand.auditing.audit import audit_people
-from evenhand.auditing.direction import notes_on_label
+from evenhand.auditing.fitted import notes_on_label
 from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
 from evenhand.cli.options import AuditPlan, SearchPlan, TablePlan, TrainPlan, opened_table, part_of
 from evenhand.exceptions import InvalidInputError
@@ -24,7 +24,7 @@ from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.tables.open import fingerprint_input
 from evenhand.inputs.validation import as_groups, check_columns
-from evenhand.models.introspection import input_columns
+from evenhand.models.dispatch import input_columns
 from evenhand.searching.options import SearchOptions
 from evenhand.system.terminal import PATIENCE, progress
 

@@ -32,11 +32,14 @@ from evenhand.metrics.estimate import (
     student_quantile,
     vector,
 )
-from evenhand.metrics.sharing import (
+from evenhand.metrics.triples import (
     N_BUCKETS,
     Overlap,
+    Parts,
     People,
     PeopleOfPart,
+    Question,
+    Triples,
     bucket_sums,
     couples_of_reference,
     deleted_squares,
@@ -44,7 +47,6 @@ from evenhand.metrics.sharing import (
     placed,
     squared_sums,
 )
-from evenhand.metrics.triples import Parts, Question, Triples
 from evenhand.system.threads import ONE_THREAD, Crew, device_turn, one_torch_thread
 
 MIN_PEOPLE = 10

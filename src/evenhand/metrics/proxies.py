@@ -23,7 +23,7 @@ from evenhand.arrays import Bools, Floats, Ints
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.inputs.validation import in_row_order, is_number_column
 from evenhand.metrics.estimate import Estimate, Plain, check_at_least, check_open_fraction, group_codes, normal_quantile
-from evenhand.metrics.roc import auc, hanley_mcneil
+from evenhand.metrics.outcomes import auc, hanley_mcneil
 
 PERFECT_PROXY = 0.9
 """A feature with a larger area under the ROC curve nearly identifies the group."""

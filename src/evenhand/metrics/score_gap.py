@@ -41,7 +41,7 @@ from torch import Tensor
 
 from evenhand.arrays import Floats, Ints
 from evenhand.metrics.estimate import Estimate, not_estimable, student_quantile
-from evenhand.metrics.sharing import N_BUCKETS, Gathered, bucket_sums, distinct_codes, numbered, placed
+from evenhand.metrics.triples import N_BUCKETS, Gathered, bucket_sums, distinct_codes, numbered, placed
 from evenhand.system.threads import ONE_THREAD, Crew, device_turn, one_thread_each
 
 _COMPONENTS = 4

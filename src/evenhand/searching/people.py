@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Ints
 from evenhand.inputs.encoding import Encoding, TableEncoder
-from evenhand.inputs.fingerprints import fingerprint_numbers, fingerprint_table
+from evenhand.inputs.identity import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.splitting import split_people, stratified_folds, units_of
 from evenhand.inputs.validation import Groups, as_clusters, as_groups, as_labels, as_table, check_columns, in_row_order
 from evenhand.searching.families import with_categories

@@ -11,7 +11,7 @@ import numpy as np
 
 from evenhand._version import __version__
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.fingerprints import fingerprint_plain
+from evenhand.inputs.identity import fingerprint_plain
 from evenhand.inputs.validation import moved_keywords
 from evenhand.searching.candidates import BlockStore, EstimatorRuns, Fit, NetworkRuns, Scored, check_seen
 from evenhand.searching.choice import ChoiceRule, collate, effects_in, parse_constraint

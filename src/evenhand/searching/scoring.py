@@ -23,8 +23,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.identity import Identity
 from evenhand.inputs.validation import check_columns, is_number_column
 from evenhand.metrics.estimate import RowWeights
-from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
-from evenhand.metrics.roc import ks_distance
+from evenhand.metrics.outcomes import group_outcomes, ks_distance, outcome_metrics
 from evenhand.metrics.score_gap import FinanceControls, gap_coefficients
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer, HalvedExplainer

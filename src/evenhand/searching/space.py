@@ -15,13 +15,12 @@ import pandas as pd
 
 from evenhand.arrays import Ints
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, did_you_mean
-from evenhand.inputs.fingerprints import fingerprint_plain
+from evenhand.inputs.identity import fingerprint_plain
+from evenhand.metrics.outcomes import auc
 from evenhand.metrics.proxies import feature_strengths
-from evenhand.metrics.roc import auc
-from evenhand.models.dispatch import as_audited_model
+from evenhand.models.dispatch import as_audited_model, input_columns
 from evenhand.models.encoders import flat_steps
 from evenhand.models.files import load_model
-from evenhand.models.introspection import input_columns
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.sklearn import is_kind, unwrapped
 from evenhand.searching.families import (

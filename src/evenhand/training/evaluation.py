@@ -13,7 +13,7 @@ from torch import Tensor
 from evenhand.attribution.feed_forward import FeedForward
 from evenhand.attribution.gradients import Attribution
 from evenhand.metrics.cec import squared_cec
-from evenhand.metrics.roc import auc
+from evenhand.metrics.outcomes import auc
 from evenhand.models.explaining import CellBaselines, Explainer
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.training.data import TrainingData, ValidationData

@@ -42,7 +42,7 @@ from evenhand.arrays import Bools, Floats, Ints
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.splitting import stratified_folds
 from evenhand.matching import Pairs, match_pairs
-from evenhand.metrics.roc import auc
+from evenhand.metrics.outcomes import auc
 from evenhand.metrics.score_gap import FinanceControls, GapMoments
 from evenhand.models.black_box import sampled_model
 from evenhand.models.dispatch import as_audited_model

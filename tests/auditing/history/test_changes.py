@@ -23,7 +23,7 @@ from evenhand.auditing.history.compare import (
 from evenhand.auditing.history.metrics import audit_metrics, people_of, sorted_pairs
 from evenhand.auditing.identity import is_same_people
 from evenhand.exceptions import DataFileError, EvenhandWarning, InvalidInputError, InvalidTypeError
-from evenhand.metrics.roc import auc, auc_influence
+from evenhand.metrics.outcomes import auc, auc_influence
 
 COLUMNS = list("abcdef")
 # One is the other with features exchanged among the financial and among the others: people are drawn so that every

@@ -16,7 +16,7 @@ import psutil
 import pytest
 import torch
 
-from evenhand.auditing import assemble
+from evenhand.auditing import finish as assemble
 from evenhand.auditing.streaming import stream as finishing
 from evenhand.auditing.streaming.engines import local
 from evenhand.auditing.streaming.engines.local import ShippingError

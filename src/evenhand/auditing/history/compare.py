@@ -31,8 +31,8 @@ from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.estimate import Estimate, size_found
 from evenhand.metrics.excess import ROUNDING, excess
-from evenhand.metrics.roc import auc_influence
-from evenhand.metrics.sharing import standard_error_of_difference
+from evenhand.metrics.outcomes import auc_influence
+from evenhand.metrics.triples import standard_error_of_difference
 from evenhand.report.formatting import capital, decimal, listed, p_words
 from evenhand.report.history import comparison_page
 from evenhand.report.section import AuditMetric

@@ -11,12 +11,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
-from evenhand.auditing.direction import own_score
+from evenhand.auditing.fitted import own_score
 from evenhand.auditing.sections import SECTIONS
 from evenhand.auditing.sections.evidence import excess_metric
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import excess
-from evenhand.metrics.roc import auc_influence
+from evenhand.metrics.outcomes import auc_influence
 from evenhand.report.formatting import listed
 from evenhand.report.section import AuditMetric
 

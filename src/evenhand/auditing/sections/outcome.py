@@ -13,8 +13,7 @@ from scipy import special
 
 from evenhand.arrays import Floats
 from evenhand.auditing.batch import AuditSums, ScoreCounts
-from evenhand.auditing.direction import own_score
-from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import Outcome as OutcomeParts
 from evenhand.metrics import disparity
@@ -31,8 +30,7 @@ from evenhand.metrics.disparity import (
     segmented_approvals,
 )
 from evenhand.metrics.estimate import RowWeights, not_estimable
-from evenhand.metrics.outcomes import GroupOutcome, group_outcomes, outcome_metrics
-from evenhand.metrics.roc import hanley_mcneil
+from evenhand.metrics.outcomes import GroupOutcome, group_outcomes, hanley_mcneil, outcome_metrics
 from evenhand.report.drawing import (
     NothingToDrawError,
     chart_of,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.auditing.finished import FinishedBatches
+from evenhand.auditing.batches import FinishedBatches
 from evenhand.metrics.proxies import ProxyScreen, proxy_screen
 from evenhand.report.drawing import MOST_FEATURES, NothingToDrawError, forest
 from evenhand.report.formatting import decimal, is_number, shortened

@@ -12,11 +12,10 @@ import numpy as np
 
 from evenhand.arrays import Ints
 from evenhand.auditing.batch import AuditSums
-from evenhand.auditing.direction import own_score
-from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.metrics.disparity.intervals import effective_counts, newcombe
 from evenhand.metrics.estimate import Estimate, RowWeights, not_estimable
-from evenhand.metrics.roc import auc_interval
+from evenhand.metrics.outcomes import auc_interval
 from evenhand.report.drawing import chart_of, check_any, finished, label_of, line_of_each, quantity, tooltips
 from evenhand.report.formatting import decimal, is_number, shortened
 from evenhand.report.section import AuditChart, AuditMetric, Section, Summary, number

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from evenhand._version import __version__
 from evenhand.arrays import Floats, Ints
-from evenhand.auditing.finished import BatchOutput, BatchRecord, Merged, PairNulls
+from evenhand.auditing.batches import BatchOutput, BatchRecord, Merged, PairNulls
 from evenhand.auditing.fitted import Fitted
 from evenhand.exceptions import InvalidInputError, StreamError
 from evenhand.metrics.triples import Parts, Triples, range_limits, smallest_row, triples_by_range

@@ -16,17 +16,19 @@ import pandas as pd
 import pyarrow as pa
 import torch
 
-from evenhand.auditing.assemble import FINISHING_STEPS, assemble
 from evenhand.auditing.audit import options_of
 from evenhand.auditing.batch import audit_batch
-from evenhand.auditing.direction import check_direction, notes_on_label, notes_on_scales
-from evenhand.auditing.finished import merge_batches
+from evenhand.auditing.batches import merge_batches
+from evenhand.auditing.finish import FINISHING_STEPS, finish
 from evenhand.auditing.fitted import (
     Fitted,
     as_seen_by,
     audited_model,
+    check_direction,
     check_finances_apart,
     in_units,
+    notes_on_label,
+    notes_on_scales,
     settled_options,
     unit_of_weight,
 )
@@ -41,13 +43,13 @@ from evenhand.auditing.streaming.engines.spark import at_rest, run_on_spark
 from evenhand.auditing.streaming.source import Source, hash_limit, lowest_rows, open_source, read_rows, sample_reference
 from evenhand.auditing.streaming.store import Store, StoredBatches, check_resumable, encode, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
-from evenhand.inputs.fingerprints import fingerprint_plain, fingerprint_table
+from evenhand.inputs.identity import fingerprint_plain, fingerprint_table
 from evenhand.inputs.people import CHECKED_ROWS, Columns, check_counted, unasked, without_unfit
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.tables.raw import shown
 from evenhand.inputs.validation import check_columns, check_group_names
-from evenhand.models.introspection import input_columns
+from evenhand.models.dispatch import input_columns
 from evenhand.system.files import write_atomically
 from evenhand.system.processes import Processes, Workers
 from evenhand.system.terminal import progress as shown_progress
@@ -387,7 +389,7 @@ def _finished(
             raise StreamError(f"{people.name!r} has no row with both a label and a group; no one can be audited.")
         check_counted(merged.sums.weights[:, 1], work.columns.sample_weight)
         is_drawn = work.reference_rows is None or len(pool) < int(merged.sums.n_people.sum())
-        result = assemble(
+        result = finish(
             work.fitted,
             batches,
             merged,

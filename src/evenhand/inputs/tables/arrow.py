@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from pyarrow import ipc
 
 from evenhand.exceptions import DataFileError, InvalidTypeError
-from evenhand.inputs.fingerprints import hash_rows
+from evenhand.inputs.identity import hash_rows
 from evenhand.inputs.tables.columns import drift, kinds_of, usable_type
 from evenhand.inputs.tables.raw import (
     DataFile,

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem
 
 from evenhand.exceptions import DataFileError, warn_caller
-from evenhand.inputs.fingerprints import fingerprint_file
+from evenhand.inputs.identity import fingerprint_file
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables.arrow import ArrowFile, ParquetFiles, StreamedTable, parquet_below, streamed, written_down
 from evenhand.inputs.tables.columns import TypedColumns

@@ -34,7 +34,7 @@ from evenhand.metrics.estimate import (
     normal_quantile,
     not_estimable,
 )
-from evenhand.metrics.roc import auc_interval, ks_distance
+from evenhand.metrics.outcomes import auc_interval, ks_distance
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from evenhand.attribution.gradients import Method as Integration
 from evenhand.datasets import Dataset
 from evenhand.exceptions import DataFileError
 from evenhand.inputs.encoding import Encoding, TableEncoder
-from evenhand.inputs.fingerprints import fingerprint_plain
+from evenhand.inputs.identity import fingerprint_plain
 from evenhand.inputs.splitting import stratified_folds
 from evenhand.metrics.cec import assign_regimes, regime_shares
 from evenhand.metrics.outcomes import group_outcomes, outcome_metrics

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from evenhand.arrays import Ints
 from evenhand.auditing.batch import audit_batch
-from evenhand.auditing.finished import BatchOutput, BatchRecord
+from evenhand.auditing.batches import BatchOutput, BatchRecord
 from evenhand.auditing.fitted import Fitted, as_seen_by, in_units
 from evenhand.auditing.options import Engine
 from evenhand.auditing.streaming.source import Batch, Source

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats
 from evenhand.auditing.batch import AuditSums
+from evenhand.auditing.batches import FinishedBatches, Merged
 from evenhand.auditing.evidence import gather_evidence, write_q_values
-from evenhand.auditing.finished import FinishedBatches, Merged
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.identity import fingerprint_of, shown_prints
 from evenhand.auditing.reservations import reservations_of, reservations_on_reasons
@@ -49,7 +49,7 @@ FINISHING_STEPS = 5
 
 
 @one_thread_each()
-def assemble(
+def finish(
     reference: Fitted,
     batches: FinishedBatches,
     merged: Merged,
