@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from evenhand.auditing import batch as sums
 from evenhand.auditing.batch import ScoreCounts, _by_score, text_codes
-from evenhand.auditing.finish import screened_people
+from evenhand.auditing.sections.proxies import screened_people
 from evenhand.metrics.outcomes import auc
 
 

@@ -187,14 +187,15 @@ class Columns:
             return People.nobody(exclusions)
         parts = (self.features, self._label, self._of_group, self._named, self.outcomes)
         frame = table.select(list(dict.fromkeys(name for part in parts for name in part))).to_pandas(use_threads=False)
+        named = {name: column for name in _NAMED if (column := getattr(self, name)) is not None}
         try:
             people = People.of(
                 frame[list(self.features)],
                 self._labels(frame) if self.label else None,
                 GroupProbabilities(frame[list(self.probabilities)]) if self.probabilities else frame[list(self.group)],
-                names={"y": self.label, "sensitive_features": " & ".join(self.group)},
+                names={"y": self.label, "sensitive_features": " & ".join(self.group), **named},
                 is_part=is_part,
-                **{name: frame[c] for name in _NAMED if (c := getattr(self, name)) is not None},
+                **{name: frame[column] for name, column in named.items()},
             )
         except (InvalidInputError, InvalidTypeError) as error:
             raise type(error)(f"{where}: {error}") from None

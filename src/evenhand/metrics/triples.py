@@ -344,7 +344,7 @@ class Triples:
     person, unit
         The person's number, and the first number of the same person in the batch.
     bucket
-        Where the person's influences are added up: see `metrics.sharing`.
+        Where the person's influences are added up: see `N_BUCKETS`.
     person_row, other, own
         Rows of the reference that represent the person (-1 if outside it), the match and the placebo. If a person has
         several rows, one of them represents all.

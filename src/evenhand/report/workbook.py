@@ -66,6 +66,7 @@ def sheet_of(table: Table) -> Sheet:
 
     Examples
     --------
+    >>> from evenhand.report.tables import Column
     >>> table = Table("Gaps", "All.", (Column("gap", "text"), Column("size", is_estimate=True)),
     ...               ({"gap": "a", "size": {"value": 0.1, "low": 0.0, "high": 0.2}},))
     >>> sheet_of(table).columns, list(sheet_of(table).rows)
