@@ -60,7 +60,7 @@ def test_very_many_scores_are_rounded_and_decisions_are_not(rng, monkeypatch):
 
 
 def test_people_who_are_screened_do_not_depend_on_how_they_are_read(monkeypatch):
-    monkeypatch.setattr("evenhand.auditing.finish.PROXY_PEOPLE", 50)
+    monkeypatch.setattr("evenhand.auditing.sections.proxies.PROXY_PEOPLE", 50)
     person = np.arange(1000)
     chosen = screened_people(person, 3)
     assert len(chosen) == 50

@@ -43,6 +43,7 @@ def without_reader(words):
 @pytest.mark.parametrize(
     ("gate", "code"), [pytest.param("cec.mean > 2", 0, marks=pytest.mark.slow), ("cec.mean > -1", 1)]
 )
+@pytest.mark.slow
 def test_a_reader_that_leaves_changes_neither_files_nor_exit_code(command, gate, code, tmp_path):
     found, said = without_reader([*command, "--fail-on", gate, "--out", str(tmp_path / "out")])
     assert found == code, said
@@ -58,6 +59,7 @@ def test_commands_without_files_end_well_without_a_reader(words, unbuffered, mon
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no file that is always full")
+@pytest.mark.slow
 def test_an_output_that_is_full_is_not_a_crossed_gate(command, tmp_path):
     with Path("/dev/full").open("w") as full:
         words = [*command, "--out", str(tmp_path / "out")]

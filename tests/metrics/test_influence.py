@@ -110,6 +110,7 @@ def gap_pair(rng):
 
 
 @pytest.mark.parametrize(("estimate", "truth"), [(excess_pair, 0.3), (gap_pair, 0.0)], ids=["excess", "score gap"])
+@pytest.mark.slow
 def test_a_paired_interval_covers_and_is_narrower_than_the_independent_one(estimate, truth):
     rng = np.random.default_rng(7)
     found = np.array([estimate(rng) for _ in range(300)])

@@ -576,6 +576,7 @@ def test_modules_beside_the_file_are_not_imported(saved, tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("own_processes")
+@pytest.mark.slow
 def test_a_reader_that_crashes_or_hangs_ends_with_a_sentence(tmp_path, monkeypatch):
     path = tmp_path / "model.txt"
     path.write_text("tree\nversion=v4\n")

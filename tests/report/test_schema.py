@@ -211,6 +211,7 @@ def places(value, path=()):
         yield from places(value[key], (*path, key))
 
 
+@pytest.mark.slow
 def test_faults_are_those_that_jsonschema_finds(short):
     schema = load_schema()
     reference = jsonschema.Draft202012Validator({**schema, "additionalProperties": True})

@@ -437,6 +437,7 @@ def test_a_missing_library_is_named_with_the_extra_that_brings_it(name, library,
         make_method(name, QUICK, ["merit"]).fit(X, y, sensitive_features=group)
 
 
+@pytest.mark.slow
 def test_importing_the_methods_loads_no_optional_library():
     code = "import sys, evenhand.research.methods; assert not {'fairlearn', 'cooper'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

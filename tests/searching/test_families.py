@@ -86,6 +86,7 @@ def numbers(people):
     return Training(people.X[["income", "age"]].fillna(0.5), people.y, people.group, ("income",))
 
 
+@pytest.mark.slow
 def test_fairshap_takes_values_of_matches_and_leaves_finances_labels_and_kinds(people):
     tells = people.X.assign(job=np.where(people.group == 1, "a", "b"))  # names the group
     noise = np.random.default_rng(0).normal(size=len(tells))
@@ -104,6 +105,7 @@ def test_fairshap_takes_values_of_matches_and_leaves_finances_labels_and_kinds(p
     pd.testing.assert_series_equal(unseen.X["job"], tells["job"])
 
 
+@pytest.mark.slow
 def test_a_repair_that_takes_long_is_made_once_for_a_fold(given, monkeypatch):
     from evenhand.searching import candidates as estimators
 

@@ -244,6 +244,7 @@ def test_fewer_data_sets_than_the_file_holds_are_read_from_it(tmp_path):
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 def test_the_number_of_processes_changes_nothing(tmp_path):
     cells = [calibration.CalibrationCell("own", kind, Groups(), 100) for kind in ("logistic", "network")]
     alone, together = (run_audits(cells, 2, tmp_path / f"{n}.jsonl", n_jobs=n) for n in (1, 2))
@@ -387,6 +388,7 @@ def errors(tmp_path_factory):
 
 @pytest.mark.integration
 @pytest.mark.parametrize("test", [test for test in TESTS if test != "worst_pair"])
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_they_should_be(test, errors):
     """No more alarms than one run in a thousand has at 7%; seeds are fixed."""
     alarms = [row["alarms"][test] for row in errors if row["alarms"][test]["n"]]
@@ -406,6 +408,7 @@ def test_intervals_hold_the_truth(test, errors):
 
 
 @pytest.mark.integration
+@pytest.mark.slow
 def test_a_planted_bias_is_found_and_even_handed_models_are_not_accused(tmp_path):
     rows = {row["bias"]: row for row in run_study(POWER, tmp_path, quick=True, say=lambda text: None)}
     assert rows["half swap"]["found"]["weighing"]["share"] == 1

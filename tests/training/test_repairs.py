@@ -58,6 +58,7 @@ def test_shapley_values_of_trees_are_those_of_shap(trained):
         np.testing.assert_allclose(mine, explainer.shap_values(row[None])[0, :, 1], atol=1e-6)
 
 
+@pytest.mark.slow
 def test_shapley_values_of_a_network_are_those_of_shap(trained):
     x = trained[0].astype(np.float32)
     torch.manual_seed(0)
@@ -101,6 +102,7 @@ def test_the_most_influential_values_are_replaced_and_a_column_of_the_table_as_a
 
 
 @pytest.mark.parametrize("n_groups", [2, 3])
+@pytest.mark.slow
 def test_a_planted_stand_in_is_repaired(n_groups):
     x, y, groups = people(1200, 0, n_groups)
     X_test, y_test, group_test = people(2000, 1, n_groups)

@@ -114,6 +114,7 @@ def crews(monkeypatch):
     ("engine", "n_jobs"),
     [("threads", 2), ("threads", 5), *(pytest.param("processes", n, marks=pytest.mark.slow) for n in (2, 3))],
 )
+@pytest.mark.slow
 def test_any_number_of_workers_finishes_to_the_same_bits(audited, expected, monkeypatch, crews, engine, n_jobs):
     monkeypatch.setattr("evenhand.auditing.streaming.store._FEWEST_IN_RANGE", 100)
     monkeypatch.setattr("evenhand.metrics.excess._MOST_SUMS", 10_000)

@@ -135,6 +135,7 @@ def blas_threads():
     return {pool["filepath"]: pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
 
 
+@pytest.mark.slow
 def test_the_digits_do_not_depend_on_how_many_threads_blas_has(tmp_path, model, applicants, streamed):
     """And BLAS has as many of them afterwards as before."""
     table = applicants(2000)

@@ -44,6 +44,7 @@ def test_weighted_metrics_and_pairs_are_those_of_the_audit_in_memory(
     assert found.weighting.n_counted == len(table) - 20
 
 
+@pytest.mark.slow
 def test_equal_weights_in_batches_are_no_weights(tmp_path, model, applicants, streamed, differences):
     table = applicants().assign(weight=0.3)
     summaries = []

@@ -47,6 +47,7 @@ def without_stream(found):
     return {name: part for name, part in summary.items() if name not in ("created", "stream", "influences")}
 
 
+@pytest.mark.slow
 def test_a_partitioned_table_in_a_store_is_the_table_in_memory(
     dataset, put, go, in_memory, assert_same, model, tmp_path
 ):
@@ -123,6 +124,7 @@ def test_the_reference_can_be_anywhere(people, put, go, web, tmp_path):
     assert all(summary == found[0] for summary in found[1:])
 
 
+@pytest.mark.slow
 def test_no_secret_of_an_address_is_written_down(people, put, object_store, go, tmp_path):
     people.to_parquet(tmp_path / "people.parquet")
     put("people.parquet", (tmp_path / "people.parquet").read_bytes())

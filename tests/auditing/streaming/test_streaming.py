@@ -38,6 +38,7 @@ def test_figures_and_pairs_are_those_of_the_audit_in_memory(
 
 
 @pytest.mark.parametrize("ending", ["parquet", "csv", "csv.gz"])
+@pytest.mark.slow
 def test_a_reference_in_a_file_is_the_same_table_in_memory(
     tmp_path, model, ending, applicants, in_memory, streamed, assert_same, differences
 ):
@@ -92,6 +93,7 @@ def test_without_evidence(tmp_path, model, people, in_memory, streamed, assert_s
     assert_same(found, in_memory(model, people, evidence=False))
 
 
+@pytest.mark.slow
 def test_people_of_the_reference_are_never_their_own_placebo_and_the_sample_is_stated(
     tmp_path, model, applicants, differences, in_memory, streamed
 ):
@@ -125,6 +127,7 @@ def test_evidence_on_a_random_part_of_the_people(tmp_path, model, applicants, in
     )
 
 
+@pytest.mark.slow
 def test_folders_csv_and_parquet_are_read_alike(tmp_path, model, people, differences, streamed):
     table = people.drop(columns=["state"])
     whole = streamed(model, table, tmp_path).to_dict()

@@ -147,6 +147,7 @@ def test_refused_access_names_where_credentials_come_from(put, deny_access):
 
 
 @pytest.mark.integration  # the client asks again for some seconds
+@pytest.mark.slow
 def test_a_store_that_cannot_be_reached_is_said_so(object_store):
     with pytest.raises(DataFileError, match=r"The store of .* cannot be reached .*; check the network"):
         read_table("s3://lending/loans.parquet?endpoint_override=http://127.0.0.1:9")

@@ -84,6 +84,7 @@ def test_the_error_by_chance_is_that_of_binomial_draws(people):
 
 
 @pytest.mark.parametrize("shift", [0.0, 0.05])
+@pytest.mark.slow
 def test_intervals_of_the_error_hold(shift):
     rng = np.random.default_rng(1)
     inside = 0
