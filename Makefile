@@ -24,8 +24,8 @@ demo: $(VENV)/.base  ## train a plain network on credit-card accounts, audit it,
 	$(BIN)/evenhand demo --out demo
 
 # Each process starts with its own files, so that a module's fixtures are made once, and takes files from others when it is
-# done.
-TESTS := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n auto --dist worksteal
+# done. Bytecode is kept, also where the environment says otherwise: compiling tests and package takes each process seconds.
+TESTS := OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist worksteal
 
 unit: $(VENV)/.dev  ## tests of functions, and doctests; no processes, commands or pages: under a minute on two cores
 	$(TESTS) -m "not integration and not slow and not browser"

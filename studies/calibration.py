@@ -84,8 +84,10 @@ def _cells() -> tuple[CalibrationCell, ...]:
         Groups(),
         Groups(share=0.2),
         Groups(share=0.05),
+        Groups(share=0.02),
         Groups("logistic", 0.3),
         Groups("non-linear", 0.3),
+        Groups("non-linear", 0.05),
     )
     kinds: tuple[Kind, ...] = ("logistic", "network", "boosted")
     cells = [CalibrationCell(source, kind, groups) for source in SOURCES for kind in kinds for groups in draws]

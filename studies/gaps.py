@@ -18,6 +18,7 @@ import numpy as np
 
 from evenhand.auditing.audit import audit
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
+from evenhand.metrics.estimate import Estimate
 from evenhand.research.methods import Method, RepairsTable, make_method, method_names
 from evenhand.research.reproduction.protocol import (
     ProtocolSettings,
@@ -30,7 +31,7 @@ from evenhand.research.reproduction.protocol import (
 )
 from evenhand.research.reproduction.reproduce import DATASETS, loaded, names_among
 from evenhand.research.reproduction.tables import PaperTable, by_method, dataset_name, method_name, settings_notes
-from evenhand.searching.choice import Difference, mean_interval
+from evenhand.searching.choice import mean_interval
 from evenhand.system.terminal import progress as shown_progress
 from evenhand.training.folds import Fold
 
@@ -226,11 +227,9 @@ def table_gaps(rows: Sequence[ResultRow], settings: ProtocolSettings) -> PaperTa
     )
 
 
-def _record(
-    dataset: str, method: str, metric: str, n: int, mean: Difference, change: Difference | None
-) -> dict[str, Any]:
+def _record(dataset: str, method: str, metric: str, n: int, mean: Estimate, change: Estimate | None) -> dict[str, Any]:
     nan = float("nan")
-    less = Difference(nan, nan, nan) if change is None else change
+    less = Estimate(nan, nan, nan) if change is None else change
     return {
         "dataset": dataset,
         "method": method,
@@ -245,5 +244,5 @@ def _record(
     }
 
 
-def _cell(found: Difference, sign: str = "") -> str:
+def _cell(found: Estimate, sign: str = "") -> str:
     return f"{found.value:{sign}.3f} [{found.low:{sign}.3f}, {found.high:{sign}.3f}]"

@@ -152,7 +152,7 @@ _LEVEL = 0.05
 _POOLED = (0.04, 0.06)
 _ORDINARY, _HARD = 0.07, 0.10
 _COVERAGE = (0.93, 0.97)
-_FOUND = {"50/50": 0.95, "80/20": 0.95, "95/5": 0.85}
+_FOUND = {"50/50": 0.95, "80/20": 0.95, "95/5": 0.85, "98/2": 0.5}
 _ADJUSTED = ("by_group", "worst_pair", "any")  # adjusted by rules that may be careful: only an upper limit
 
 

@@ -223,18 +223,19 @@ def why_absent(source: str) -> str:
 
 Kind: TypeAlias = Literal["logistic", "network", "boosted", "black box"]
 Bias: TypeAlias = Literal[
-    "none", "half swap", "full swap", "halved", "finances only", "stand-in", "learned network", "learned trees"
+    "none", "direct", "stand-in 80", "stand-in 65", "learned", "half swap", "halved", "canceling", "one segment"
 ]
 
 BIASES: dict[Bias, str] = {
     "none": "no bias; the model has the group as an input and does not use it",
+    "direct": "0.3 log-odds less",
+    "stand-in 80": "the same through an input that agrees with the group for 80% of people; the group is not an input",
+    "stand-in 65": "the same through an input that agrees with the group for 65% of people",
+    "learned": "boosted trees learned from labels that are 0.75 log-odds against the group, with an 80% stand-in",
     "half swap": "the weights of the two heaviest and the two lightest other inputs move halfway toward each other",
-    "full swap": "these weights are exchanged",
     "halved": "other inputs have half the weight",
-    "finances only": "other inputs have no weight",
-    "stand-in": "an input that agrees with the group for 65% of people has a weight of 0.3; the group is not an input",
-    "learned network": "a network learned from scores of the full swap on people of both groups in equal numbers",
-    "learned trees": "boosted trees learned from decisions by the same scores",
+    "canceling": "the heaviest other input has twice the weight: a gain for some, a loss for others",
+    "one segment": "0.6 log-odds less for people whose first finance is above average, nothing for others",
 }
 """What each bias does to the second group."""
 
@@ -244,12 +245,14 @@ DATA_SETS_PER_MODEL = 20
 _PEOPLE_PER_MODEL = 2000
 _SHARE_OF_FEW = 0.7  # of a source that is too small to leave people out
 _PEOPLE_PER_LESSON = 10_000
-_AGREEMENT, _STAND_IN_WEIGHT = 0.65, 0.3
+_GAP = -0.3
+_AGREEMENT: dict[Bias, float] = {"stand-in 80": 0.8, "stand-in 65": 0.65, "learned": 0.8}
+_LEARNED_GAP, _SEGMENT_GAP = -0.75, -0.6
 
 
 def why_not_explained(kind: str) -> str:
     """Why models of a kind cannot be explained here; empty if they can."""
-    needs_kernel = kind in ("boosted", "learned trees") and find_spec("numba") is None
+    needs_kernel = kind in ("boosted", "learned") and find_spec("numba") is None
     return "explaining boosted trees needs numba: install evenhand[trees]" if needs_kernel else ""
 
 
@@ -304,9 +307,9 @@ class _AsFunction:
 
 def biased_inputs(bias: Bias, X: pd.DataFrame, group: Ints, rng: np.random.Generator) -> pd.DataFrame:
     """The inputs of a biased model: the inputs and the group, or its proxy, as the last column."""
-    if bias != "stand-in":
+    if bias not in _AGREEMENT:
         return X.assign(group=group.astype(np.float32))
-    agrees = rng.random(len(X)) < _AGREEMENT
+    agrees = rng.random(len(X)) < _AGREEMENT[bias]
     return X.assign(stand_in=np.where(agrees, group, 1 - group).astype(np.float32))
 
 
@@ -317,19 +320,32 @@ def biased_model(source: str, bias: Bias, number: int) -> Any:
     fair = blind_model(source, "logistic", number)
     weights, start = fair.coef_[0].astype(np.float64), float(fair.intercept_[0])
     other = np.array([people.X.columns.get_loc(name) for name in people.others])
-    unfair = _WEIGHTS.get(bias, _swapped)(weights, other)
-    last = _STAND_IN_WEIGHT if bias == "stand-in" else 0.0
+    unfair = _WEIGHTS[bias](weights, other) if bias in _WEIGHTS else weights
+    last = _GAP if bias == "direct" else _GAP / (2 * _AGREEMENT[bias] - 1) if bias in _AGREEMENT else 0.0
     planted = PlantedBiasModel(np.stack([weights, unfair]), np.array([start, start + last]))
-    if bias not in ("learned network", "learned trees"):
+    if bias == "one segment":
+        return _InSegment(planted, people.X.columns.get_loc(people.finances[0]))
+    if bias != "learned":
         return planted
     rng = generator("lesson", source, bias, number=number)
     lesson = people.rows(rng.integers(0, len(people), _PEOPLE_PER_LESSON))
-    X = biased_inputs(bias, lesson.X, rng.integers(0, 2, len(lesson)), rng)
-    with torch.inference_mode():
-        score = torch.sigmoid(planted(torch.tensor(X.to_numpy()))).numpy().astype(np.float64)
-    if bias == "learned network":
-        return _network(X, score, number)
-    return _boosted(X, (rng.random(len(score)) < score).astype(np.int64))
+    group = rng.integers(0, 2, len(lesson))
+    score = expit(lesson.X.to_numpy(dtype=np.float64) @ weights + start + _LEARNED_GAP * group)
+    return _boosted(biased_inputs(bias, lesson.X, group, rng), (rng.random(len(score)) < score).astype(np.int64))
+
+
+class _InSegment(nn.Module):
+    """A model with a penalty for the second group where a finance is above its average of 0."""
+
+    def __init__(self, fair: nn.Module, finance: int) -> None:
+        super().__init__()
+        self.fair, self.finance = fair, finance
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Scores in log-odds."""
+        penalty = _SEGMENT_GAP * x[..., -1] * (x[..., self.finance] > 0)
+        score: torch.Tensor = self.fair(x)
+        return score + penalty.reshape(score.shape)
 
 
 def _swapped(weights: Floats, other: Ints, part: float = 1.0) -> Floats:
@@ -342,18 +358,16 @@ def _swapped(weights: Floats, other: Ints, part: float = 1.0) -> Floats:
     return changed
 
 
-def _scaled(weights: Floats, other: Ints, factor: float) -> Floats:
+def _doubled(weights: Floats, other: Ints) -> Floats:
     changed = weights.copy()
-    changed[other] *= factor
+    changed[other[np.argmax(np.abs(weights[other]))]] *= 2
     return changed
 
 
-_WEIGHTS: dict[str, Callable[[Floats, Ints], Floats]] = {
-    "none": lambda weights, other: weights,
-    "stand-in": lambda weights, other: weights,
+_WEIGHTS: dict[Bias, Callable[[Floats, Ints], Floats]] = {
     "half swap": lambda weights, other: _swapped(weights, other, 0.5),
-    "halved": lambda weights, other: _scaled(weights, other, 0.5),
-    "finances only": lambda weights, other: _scaled(weights, other, 0.0),
+    "halved": lambda weights, other: np.where(np.isin(np.arange(len(weights)), other), weights / 2, weights),
+    "canceling": _doubled,
 }
 
 

@@ -115,6 +115,18 @@ def near_triples_only(monkeypatch):
 
 
 @pytest.fixture
+def opened_here(monkeypatch):
+    """Model files that a test wrote itself are opened in this process: another takes seconds to import libraries."""
+    from evenhand.models.files import load, worker
+
+    def opened(path, library):
+        arrays, rest = worker._READERS[library](str(path))
+        return arrays, json.loads(json.dumps(rest))
+
+    monkeypatch.setattr(load, "opened_apart", opened)
+
+
+@pytest.fixture
 def full_disk():
     """A context in which no file can grow beyond some bytes, as on a disk that fills up."""
     resource = pytest.importorskip("resource", reason="the size of files cannot be limited here")
@@ -239,16 +251,16 @@ def entry(request, tmp_path, monkeypatch):
         if front == "memory":
             columns = {"sample_weight", "decisions", "ids", "clusters", "by"} & set(options)
             options |= {name: table[options[name]] for name in columns}
-            eh.audit(model, table[features], table[label], sensitive_features=table[group], **options).to_json(
-                out / "audit.json"
-            )
+            y = None if label is None else table[label]
+            eh.audit(model, table[features], y, sensitive_features=table[group], **options).to_json(out / "audit.json")
         elif front == "stream":
             roles = {"label": label, "group": group, "features": features}
             eh.audit_stream(model, people, out=out, batch_rows=100, n_jobs=1, **roles, **options)
         else:
             joblib.dump(model, tmp_path / "model.joblib")
             unused = set(table) - {*features, label, group, *(v for v in options.values() if isinstance(v, str))}
-            words = ["--label", label, "--group", group, "--drop", ",".join(unused - set(options.get("by", ())))]
+            words = ["--group", group, "--drop", ",".join(unused - set(options.get("by", ())))]
+            words += [] if label is None else ["--label", label]
             for name, value in options.items():
                 words += _option(name, value, tmp_path)
             model_file = ["--model", str(tmp_path / "model.joblib"), "--trust-pickle", "--out", str(out)]

@@ -112,7 +112,7 @@ def test_a_build_that_would_fetch_from_elsewhere_stops(tmp_path):
 
 
 def test_drawings_of_our_own_say_what_they_show():
-    for name in ("two_applicants.svg", "regimes.svg"):
+    for name in ("two_applicants.svg", "regimes.svg", "leaf.svg"):
         drawing = (DOCS / "images" / name).read_text("utf-8")
         assert "<title" in drawing
         assert "<desc" in drawing

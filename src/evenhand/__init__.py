@@ -13,7 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from evenhand._version import __version__
+from evenhand.system import __version__
 
 if TYPE_CHECKING:
     from evenhand.attribution import integrated_gradients, label_group_baselines

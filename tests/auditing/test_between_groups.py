@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 import evenhand as eh
 from evenhand.auditing import evidence as between_groups
 from evenhand.auditing.evidence import ByGroups
+from evenhand.exceptions import InvalidInputError
 
 pytestmark = pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
 
@@ -22,9 +23,9 @@ def people():
     return LogisticRegression().fit(X, y), X, y, group
 
 
-def audited(people):
+def audited(people, **options):
     model, X, y, group = people
-    return eh.audit(model, X, y, sensitive_features=group, financial_features=["x0", "x1"]).to_dict()
+    return eh.audit(model, X, y, sensitive_features=group, financial_features=["x0", "x1"], **options).to_dict()
 
 
 def numbers(found, path=""):
@@ -66,3 +67,30 @@ def test_each_triple_is_handed_out_once(people, monkeypatch):
     assert sum(map(len, handed.values())) == len(whole)
     for (a, b), part in handed.items():
         assert set(zip(part.group.tolist(), part.other_group.tolist(), strict=True)) <= {(a, b), (b, a)}
+
+
+def test_a_chosen_reference_group_is_the_only_one_that_others_are_compared_with(people):
+    whole, chosen = audited(people), audited(people, reference_group="c", by=np.repeat(["u", "v"], 450))
+    assert {gap["reference"] for gap in whole["score_gaps"]} == {"a", "b", "c"}
+    assert [(gap["group"], gap["reference"]) for gap in chosen["score_gaps"]] == [("a", "c"), ("b", "c"), ("d", "c")]
+    same = next(gap for gap in whole["score_gaps"] if {gap["group"], gap["reference"]} == {"c", "d"})
+    last = chosen["score_gaps"][-1]
+    assert abs(last["total"]["value"]) == pytest.approx(abs(same["total"]["value"]))
+    assert last["p_adjusted"] <= 3 * last["total"]["p_value"] + 1e-12
+    assert {gap["reference"] for gap in chosen["segment_gaps"]} == {"c"}
+    between = [split["value"] for split in chosen["evidence"]["splits"] if split["split"] == "groups compared"]
+    assert len(between) == 3
+    assert all("c" in two for two in between)
+    assert all("c" in (row["group"], row["other_group"]) for row in chosen["evidence"]["weights"])
+    outcome = chosen["outcome"]
+    assert outcome["approvals"]["reference"] == "c"
+    assert [row["group"] for row in outcome["scores"] if row["is_reference"]] == ["c"]
+    assert [g["group"] for g in outcome["cutoffs"][0]["table"]["groups"] if g["is_reference"]] == ["c"]
+    assert {row["reference"] for row in outcome["segments"]["by"]} == {"c"}
+    assert chosen["reasons"]["reference"] == "c"
+
+
+def test_an_unknown_reference_group_is_refused_with_the_groups_there_are(people):
+    expected = r"`reference_group` \(--reference-group\) must be one of the groups 'a', 'b', 'c', 'd', got 'e'"
+    with pytest.raises(InvalidInputError, match=expected):
+        audited(people, reference_group="e")

@@ -64,7 +64,7 @@ def test_every_fault_of_a_messy_table_is_found(found):
 
 def test_parts_are_proposed_with_reasons(found):
     assert found.label.columns == ("default",)
-    assert found.positive_label == ("0", "the name suggests that 1 is the unfavorable outcome")
+    assert found.positive_label == ("0", "by the name of the column, 1 is the unfavorable outcome")
     assert found.group.columns == ("sex",)
     assert found.financial.columns == ("income", "debt_ratio")
     assert all(part.reason for part in (found.label, found.group, found.financial))
@@ -157,7 +157,13 @@ def test_well_kept_tables_raise_no_alarm(name):
         "german": {("personal_status", "predicts the group")},
         "adult": {("capital-gain", "sentinel"), ("sex", "predicts the group")},
     }
-    assert {(p.column, p.kind) for p in result.problems} == known.get(name, set())
+    problems = {(p.column, p.kind) for p in result.problems if p.kind != "protected characteristic"}
+    assert problems == known.get(name, set())
+    protected = {
+        "german": {"age", "personal_status", "foreign_worker"},
+        "adult": {"age", "marital-status", "race", "sex", "native-country"},
+    }
+    assert {p.column for p in result.problems if p.kind == "protected characteristic"} == protected.get(name, set())
 
 
 def raw(name):
@@ -167,9 +173,14 @@ def raw(name):
     return read_table(Path(root) / name)
 
 
-def test_taiwan_as_published_has_an_id_and_nothing_else():
+def test_taiwan_as_published_has_an_id_two_characteristics_and_a_few_huge_payments():
     result = eh.check(raw("taiwan/default_of_credit_card_clients.csv.gz"))
-    assert [(p.column, p.kind) for p in result.problems] == [("ID", "id")]
+    assert [(p.column, p.kind) for p in result.problems] == [
+        ("ID", "id"),
+        ("MARRIAGE", "protected characteristic"),
+        ("AGE", "protected characteristic"),
+        *((f"PAY_AMT{month}", "extreme value") for month in (1, 2, 3)),
+    ]
     assert result.label.columns == ("default payment next month",)
     assert result.positive_label[0] == "0"
     assert result.group.columns == ("SEX",)

@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from torch import nn
 
 import evenhand as eh
+from evenhand.auditing.sections.outcome import Outcome
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
 
 F = ["income", "debt"]
@@ -137,6 +138,8 @@ def test_scores_are_shown_as_the_model_gives_them(loans):
     np.testing.assert_array_equal(pairs["label"], 1 - default[pairs["person"]])
     summary = found.to_dict()
     assert summary["settings"]["favorable"] == "low"
+    scores = next(chart for chart in Outcome.charts if chart.name == "score_distribution")
+    assert "to the left of the threshold are approved" in scores.caption(summary)
     assert summary["settings"]["decision_threshold"] == 0.3
     assert summary["outcome"]["positive_rate"] == pytest.approx((risk <= 0.3).mean())
     of_group = {row["group"]: row["mean_score"]["value"] for row in summary["outcome"]["scores"]}
@@ -177,7 +180,8 @@ def test_one_who_says_high_is_warned_first(loans):
 
 def test_a_useless_score_passes(loans):
     rng = np.random.default_rng(0)
-    noise = LogisticRegression().fit(rng.normal(size=(400, 4)), rng.integers(0, 2, 400))
+    people = pd.DataFrame(rng.normal(size=(400, 4)), columns=loans[0].columns)
+    noise = LogisticRegression().fit(people, rng.integers(0, 2, 400))
     noise.intercept_[:] = 0
     noise.coef_[:] = [[0, 0, 0, 1e-3]]
     assert audited(noise, loans, y=rng.permutation(loans[1]), evidence=False).warnings is not None

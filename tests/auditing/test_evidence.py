@@ -238,6 +238,14 @@ def test_leaving_a_financial_feature_out(biased):
     assert table["left_out"].tolist() == ["none", "income", "credit_score"]
     assert (table["median_distance"].iloc[1:] < table["median_distance"].iloc[0]).all()
     assert (table["low"] <= table["excess"]).all()
+    roles = {"sensitive_features": data.group, "financial_features": ["income", "credit_score"]}
+    gap = eh.audit(planted.model, data.X, data.y, **roles).evidence.largest_score_gap
+    first = table.iloc[0]
+    assert (first["group"], first["reference"]) == (gap.group, gap.reference)
+    assert first["score_gap":"score_gap_p_value"].tolist() == [
+        *(gap.total.value, gap.total.low, gap.total.high, gap.total.p_value)
+    ]
+    assert table["score_gap"].nunique() == 3
     with pytest.raises(InvalidInputError, match="At least two financial features"):
         eh.sensitivity(planted.model, data.X, data.y, sensitive_features=data.group, financial_features=["income"])
 

@@ -10,6 +10,7 @@ import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
+from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
@@ -114,6 +115,16 @@ def test_findings_and_tables_state_the_pooled_numbers(pooled):
     assert (shown["value"], shown["low"], shown["high"]) == (ratio["value"], ratio["low"], ratio["high"])
     assert found["outcome"]["sp_gap"] == rows["sp_gap", "", "", ""]["value"]
     assert "comes from the first draw" in found["warnings"][0]
+
+
+def test_parts_of_finances_are_not_tested_in_draws_either(people):
+    _, X, y, P = people
+    model = GradientBoostingClassifier(n_estimators=30, random_state=0).fit(X, y)  # finances interact with the street
+    drawn = eh.GroupProbabilities(P, n_draws=2)
+    found = eh.audit(model, X, y, sensitive_features=drawn, financial_features=F).to_dict()["score_gaps"][0]
+    parts = {row["feature"]: row for row in found["features"]}
+    assert any(parts[name]["value"] for name in F)
+    assert {name for name, row in parts.items() if np.isnan(row["p_adjusted"])} == set(F)
 
 
 def test_probabilities_of_0_and_1_give_the_audit_of_known_groups(people):

@@ -3,6 +3,7 @@
 import json
 import sys
 
+import jsonschema
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,6 +16,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import evenhand as eh
 from evenhand import cli
+from evenhand.auditing.sections import load_schema
+from evenhand.auditing.sections.regressions import regression_table
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.adjustment import holm
 
@@ -138,7 +141,7 @@ def test_p_values_are_adjusted_within_the_same_controls_and_column(people):
         assert row["value"] == pytest.approx(means[0] - means[1])
 
 
-def test_an_audit_has_decisions_scores_prices_and_its_pairs_in_one_table(people, model):
+def test_an_audit_has_decisions_scores_prices_and_its_pairs_in_one_table(people, model, tmp_path):
     table, y, group, decision, price, _ = people
     rows = group != "c"
     inputs = table.drop(columns="told").assign(debt=table["debt"].fillna(0))[rows]
@@ -160,18 +163,28 @@ def test_an_audit_has_decisions_scores_prices_and_its_pairs_in_one_table(people,
     summary = result.to_dict()
     gap = summary["score_gap"]
     assert (gap["group"], gap["reference"]) == ("b", result.regressions.reference)
-    assert found.loc[("decision", "matched pairs"), "value"] == gap["decision"]["value"]
-    assert found.loc[("score, probability", "matched pairs"), "low"] == gap["probability"]["low"]
+    assert found.loc[("decision", "leaves"), "value"] == gap["decision"]["value"]
+    assert found.loc[("score, probability", "leaves"), "low"] == gap["probability"]["low"]
     score = result.pairs.drop_duplicates("person").sort_values("person")["score"].to_numpy()
     is_group = group[rows] == "b"
     theirs = fitted(score, is_group, controls(inputs, is_all=True))
     mine = found.loc[("score, probability", "all inputs")]
     assert (mine["value"], mine["standard_error"]) == pytest.approx(theirs[:2], rel=1e-6)
-    assert ("price", "matched pairs") not in found.index
+    assert ("price", "leaves") not in found.index
     assert found.loc[("price", "none"), "n_people"] == np.isfinite(price[rows]).sum()
     assert summary["regressions"]["rows"][0]["outcome"] == "decision"
+    (approvals,) = (row for row in summary["outcome"]["approvals"]["groups"] if not row["is_reference"])
+    odds = summary["regressions"]["rows"][0]["effect"]["odds_ratio"]
+    assert odds["value"] == pytest.approx(approvals["odds_ratio_group_over_reference"]["value"], rel=1e-6)
+    assert (raw["odds_ratio"], raw["odds_ratio_high"]) == (odds["value"], odds["high"])
+    assert np.isnan(mine["odds_ratio"])
+    shown = regression_table(summary).records[0]["effect"]["odds_ratio"]
+    assert shown == odds
+    result.to_json(tmp_path / "audit.json")
+    document = json.loads((tmp_path / "audit.json").read_text("utf-8"))
+    jsonschema.Draft202012Validator(load_schema()).validate(document)
     order = [row["controls"] for row in summary["regressions"]["rows"][:4]]
-    assert order == ["none", "financial features", "all inputs", "matched pairs"]
+    assert order == ["none", "financial features", "all inputs", "leaves"]
 
 
 def test_a_linear_model_leaves_nothing_of_its_score_and_separates_its_decisions(people):
@@ -192,7 +205,7 @@ def test_a_linear_model_leaves_nothing_of_its_score_and_separates_its_decisions(
     assert (exact["value"], exact["p_value"]) == (0.0, 1.0)
     assert "exact" in exact["note"]
     assert "separate the decisions perfectly" in found.loc[("decision", "all inputs", "b"), "note"]
-    assert "matched pairs" not in found.index.get_level_values("controls")
+    assert "leaves" not in found.index.get_level_values("controls")
 
 
 def test_a_model_of_risk_has_differences_in_the_favorable_outcome(people):
@@ -327,3 +340,15 @@ def test_the_command_line_and_toml_regress_columns_that_are_not_inputs(people, t
     code, error = run("--stream", "--model", tmp_path, "--regressions")
     assert code == 2
     assert "--regressions needs the people in memory" in error
+
+
+def test_captions_say_which_sign_is_worse_if_a_low_value_is_good(people):
+    table, _, group, *_ = people
+    inputs = table[["income", "debt"]].fillna(0)
+    rows = {"sensitive_features": group, "financial_features": ["income"], "scores": 5 - inputs["income"] / 50}
+    found = {
+        favorable: eh.audit_given(inputs, unit="percent", favorable=favorable, regressions=True, **rows).to_dict()
+        for favorable in ("low", "high")
+    }
+    assert "percent as given, so above 0 is worse off" in regression_table(found["low"]).caption
+    assert "worse off" not in regression_table(found["high"]).caption

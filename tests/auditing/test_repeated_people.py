@@ -71,8 +71,8 @@ def test_a_row_that_repeats_another_counts_as_the_same_applicant():
     said = [text for text in result.to_dict()["warnings"] if "have the same inputs" in text]
     assert said == [
         "600 of 600 rows (100.0%) have the same inputs as a different row. They are not compared with each other, and "
-        "count as one applicant in every standard error. Pass `clusters` (--clusters) to say which rows are the same "
-        "applicant."
+        "count as one applicant in the standard errors of pairs and score gaps, but not in those of approvals and "
+        "errors. Pass `clusters` (--clusters) to say which rows are the same applicant."
     ]
     once = audited(network(), *applicants(0))
     # The same people: a second copy of everyone adds no information.

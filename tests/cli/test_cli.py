@@ -112,7 +112,7 @@ def test_an_audit_of_a_messy_csv_without_a_model(evenhand, loans, tmp_path):
     assert data["data"]["exclusions"] == {"no value in 'outcome'": 7, "no value in 'sex'": 8}
     assert len(pd.read_parquet(tmp_path / "report" / "pairs.parquet")) == data["data"]["n_people"]
     written = sorted(p.name for p in (tmp_path / "report").iterdir())
-    assert written == ["audit.json", "audit.xlsx", "pairs.parquet", "report.html"]
+    assert written == ["audit.json", "audit.xlsx", "pairs.parquet", "report.html", "review.csv"]
     assert data["data"]["hashes"]["data file"] == hashlib.sha256(loans.read_bytes()).hexdigest()
 
 
@@ -555,6 +555,7 @@ def test_trees_that_a_search_chose_are_saved_and_audited_with_the_same_figures(e
     assert "Search:" in out
 
 
+@pytest.mark.usefixtures("opened_here")
 @pytest.mark.filterwarnings("ignore:.*too short to have a direction")
 def test_a_search_starts_from_a_model_and_compares_with_it(evenhand, loans, tmp_path):
     xgboost = pytest.importorskip("xgboost")
@@ -570,6 +571,7 @@ def test_a_search_starts_from_a_model_and_compares_with_it(evenhand, loans, tmp_
     assert code == 0, err
     assert "An XGBoost file does not say how its model was trained" in out
     assert "alternative compared with your model" in out
+    assert "Where the search says your model, it means a copy" in " ".join(out.split())
     page = (out_folder / "search.html").read_text("utf-8")
     for name in ("search.xlsx", "model/model.json", "audit/report.html", "your-model/report.html", "comparison.html"):
         assert (out_folder / name).is_file(), name

@@ -1,5 +1,7 @@
 import pytest
+from sklearn.linear_model import LogisticRegression
 
+import evenhand as eh
 from evenhand.cli.audits import crossed_gates, parse_gate
 from evenhand.exceptions import InvalidInputError
 
@@ -55,3 +57,25 @@ def test_the_findings_have_short_names(gate, is_crossed):
         {"key": "excess", "estimate": 0.01, "p_adjusted": 0.3},
     ]
     assert bool(crossed_gates([parse_gate(gate)], {**FIGURES, "findings": findings})) is is_crossed
+
+
+@pytest.mark.parametrize(("limit", "is_crossed"), [(0.7, False), (0.8, True)])
+def test_the_adverse_impact_ratio_is_that_of_the_lowest_approval_rate(limit, is_crossed):
+    rates = {"a": 0.6, "b": 0.45, "c": 0.9}
+    groups = [{"is_reference": g == "a", "n_people": 9, "approval_rate": {"value": r}} for g, r in rates.items()]
+    groups.append({"is_reference": False, "n_people": 0, "approval_rate": {"value": None}})
+    summary = {"outcome": {"approvals": {"groups": groups}}}
+    expected = [f"air < {limit} is crossed: air is 0.75"] if is_crossed else []
+    assert crossed_gates([parse_gate(f"air < {limit}")], summary) == expected
+    with pytest.raises(InvalidInputError, match="unknown metric: 'air'"):
+        crossed_gates([parse_gate("air < 0.8")], {"outcome": {"approvals": {"groups": []}}})
+
+
+def test_the_adverse_impact_ratio_of_an_audit_is_a_gate():
+    data = eh.load_dataset("synthetic", n=200)
+    model = LogisticRegression().fit(data.X, data.y)
+    roles = {"sensitive_features": data.group, "financial_features": data.financial_features}
+    summary = eh.audit(model, data.X, data.y, **roles, evidence=False).to_dict()
+    groups = summary["outcome"]["approvals"]["groups"]
+    (ratio,) = (row["approval_ratio_group_over_reference"]["value"] for row in groups if not row["is_reference"])
+    assert crossed_gates([parse_gate("air < 9")], summary) == [f"air < 9 is crossed: air is {ratio:.4g}"]

@@ -72,7 +72,7 @@ def places(people, put, web, tmp_path):
 
 
 def numbers(summary):
-    data = {name: part for name, part in summary["data"].items() if name != "hashes"}
+    data = {name: part for name, part in summary["data"].items() if name not in ("hashes", "files")}
     return {name: part for name, part in summary.items() if name not in ("created", "stream", "data")} | {"data": data}
 
 
@@ -80,6 +80,8 @@ def numbers(summary):
 def test_the_same_people_give_the_same_audit_wherever_they_are(audit, places, stream):
     found = {}
     for place, words in places.items():
+        if stream and place in ("s3 csv", "web", "uri"):  # opened as the others are
+            continue
         code, _, errors, found[place] = audit(*words, *stream)
         assert code == 0, (place, errors)
     wanted = numbers(found["file"])
@@ -139,9 +141,13 @@ def test_mistakes_end_in_a_sentence_and_exit_code_2(audit, words, message):
     assert "Traceback" not in errors
 
 
-def test_a_query_can_stand_in_the_configuration(audit, places, tmp_path):
-    (tmp_path / "audit.toml").write_text("sql = \"select * from 'people.parquet'\"\n")
-    code, _, errors, found = audit("--config", "audit.toml")
+def test_a_query_has_no_place_in_the_configuration(audit, places, tmp_path):
+    query = "select * from 'people.parquet'"
+    (tmp_path / "audit.toml").write_text(f'sql = "{query}"\n')
+    code, _, errors, _ = audit("--config", "audit.toml")
+    assert (code, "set it only on the command line, with --sql" in errors) == (2, True)
+    (tmp_path / "audit.toml").write_text('sql = ""\n')
+    code, _, errors, found = audit("--config", "audit.toml", "--sql", query)
     assert code == 0, errors
     assert found["data"]["n_people"] == N
     assert found["data"]["hashes"]["data version"] == "select * from 'people.parquet'"

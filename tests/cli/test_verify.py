@@ -130,18 +130,19 @@ def test_a_pack_chooses_no_file_and_trusts_none(evenhand, folder, pack, tmp_path
     monkeypatch.setattr("evenhand.cli.jobs.audit_table", lambda path, plan: seen.append((path, plan)))
     monkeypatch.setattr("evenhand.auditing.pack._summary_of", lambda _: {"settings": {}, "data": {}})
     monkeypatch.setattr("evenhand.auditing.pack._people", lambda *_: ())
-    hostile = PLAN + 'model = "/etc/passwd"\nreference = "../x.csv"\ntemplate = "/etc/passwd"\n'
+    hostile = PLAN + 'model = "/etc/passwd"\nreference = "../x.csv"\n'
     new = changed(pack, tmp_path / "pack.zip", audit__toml=hostile.encode())
     evenhand("verify", new, "--data", folder / "loans.csv", "--model", folder / "model")
     ((path, plan),) = seen
     assert path == folder / "loans.csv"
     assert (plan.model, plan.reference) == (str(folder / "model"), None)
     assert not plan.trust_pickle
-    assert plan.template is None
-    new = changed(pack, tmp_path / "trusting.zip", audit__toml=(PLAN + "trust_pickle = true\n").encode())
-    code, _, err = evenhand("verify", new, "--data", folder / "loans.csv", "--model", folder / "model")
-    assert code == 2
-    assert "set it only on the command line" in err
+    for line in ("trust_pickle = true", 'template = "/etc/passwd"', 'reference = "https://evil.example/x.csv"'):
+        new = changed(pack, tmp_path / "trusting.zip", audit__toml=f"{PLAN}{line}\n".encode())
+        code, _, err = evenhand("verify", new, "--data", folder / "loans.csv", "--model", folder / "model")
+        assert code == 2
+        assert "'audit.toml' in 'trusting.zip' sets" in err
+        assert "set it only on the command line" in err
 
 
 def test_a_pack_made_in_python_is_run_with_a_plan(evenhand, folder, tmp_path):

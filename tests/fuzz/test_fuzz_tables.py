@@ -10,7 +10,7 @@ from spoiled_tables import WRITERS, people
 
 import evenhand as eh
 
-IN_CI, IN_ALL = 15, 1_667  # of each kind
+IN_CI, IN_ALL = 10, 1_667  # of each kind
 WRITTEN = 20  # every so many, page and workbook are written, too
 # A cell of 1e20 among incomes: mean attributions of its group, in single precision, are rounding and nothing else.
 ROUNDED = {("excel", 1059)}

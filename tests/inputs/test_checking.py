@@ -74,7 +74,7 @@ def test_codes_at_both_ends_and_next_to_each_other_are_all_noticed():
         ("income", RNG.lognormal(10, 1.5, 5_000).round(-2)),  # a long tail is no code
         ("income", np.r_[np.zeros(4_000), RNG.lognormal(10, 0.3, 1_000).round()]),  # zero is an amount
         ("hours", np.r_[RNG.integers(1, 99, 1_000), [99] * 30]),
-        ("age", RNG.integers(18, 100, 1_000)),
+        ("account_age", RNG.integers(18, 100, 1_000)),
         ("change", RNG.integers(-3, 9, 1_000)),
         ("months_late", RNG.choice([-2, -1, 0, 1, 2, 8], 1_000)),
         ("rate", RNG.normal(size=N)),  # every value occurs once
@@ -83,7 +83,7 @@ def test_codes_at_both_ends_and_next_to_each_other_are_all_noticed():
         ("year", RNG.integers(1990, 2024, N)),
         ("paid_amount", RNG.integers(1, 500, N)),
         ("postal_code", [f"0{k}" for k in range(1000, 1000 + N)] * 2),
-        ("age_range", RNG.choice(["25-34", "35-44", "45-54", ">74"], N)),
+        ("range", RNG.choice(["25-34", "35-44", "45-54", ">74"], N)),
         ("grade", pd.Categorical([str(k) for k in RNG.integers(0, 20, N)])),
         ("purpose", RNG.choice(["car", "home", "1-4 units"], N)),
         ("interest_rate", RNG.normal(5, 1, N)),  # an input of many models of default

@@ -8,7 +8,7 @@ import torch
 from scipy import stats
 
 from evenhand.metrics.excess import estimate_excesses, excess_influence
-from evenhand.metrics.score_gap import FinanceControls, group_gap
+from evenhand.metrics.score_gap import FinanceControls, LeafPeople, group_gaps
 from evenhand.metrics.triples import (
     N_BUCKETS,
     KeptTriples,
@@ -32,12 +32,7 @@ class Part:
     group: np.ndarray
     other_group: np.ndarray
     label: np.ndarray
-    finances: np.ndarray
     scores: np.ndarray
-
-    @property
-    def pair_weight(self):
-        return np.ones(len(self.person))
 
     @property
     def person_row(self):
@@ -46,14 +41,6 @@ class Part:
     @property
     def unit(self):
         return self.person
-
-    @property
-    def match(self):
-        return self.other
-
-    @property
-    def score_gaps(self):
-        return self.scores
 
     def __len__(self):
         return len(self.person)
@@ -82,13 +69,12 @@ def drawn(rng, of_other=-1.0, shift=0.0):
     effect = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1.2]], N)
     noise = rng.multivariate_normal([0, 0], [[1, 0.9], [0.9, 1]], len(person))
     scores = effect[person] + of_other * effect[other] + 0.5 * noise + shift * np.array([0, 1])
-    finances = rng.normal(size=(N, 2))
     buckets = rng.permutation(N_BUCKETS)[:N]
     part = Part(
         person, other, own, buckets[person], group[person], group[other], np.zeros(len(person), dtype=np.int64),
-        finances[person], scores,
+        scores,
     )  # fmt: skip
-    return part, buckets, finances
+    return part, buckets
 
 
 def paired(estimates, influence):
@@ -97,15 +83,27 @@ def paired(estimates, influence):
 
 
 def excess_pair(rng):
-    part, buckets, _ = drawn(rng, of_other=1.0, shift=0.3)
+    part, buckets = drawn(rng, of_other=1.0, shift=0.3)
     parts = KeptTriples(part, N)
     (estimates,) = estimate_excesses([Difference()], parts)
     return paired(estimates, excess_influence([Difference()], parts, buckets)[0])
 
 
 def gap_pair(rng):
-    part, buckets, finances = drawn(rng)
-    found = group_gap(lambda: iter([part]), FinanceControls.of(finances), 1, 0, buckets)
+    values = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1.2]], N)
+    part = LeafPeople(
+        leaf=rng.integers(0, 8, N),
+        group=rng.integers(0, 2, N),
+        label=np.zeros(N, dtype=np.int64),
+        person=np.arange(N, dtype=np.uint64),
+        weight=np.ones(N),
+        bucket=rng.permutation(N_BUCKETS)[:N],
+        finances=np.zeros((N, 0), dtype=np.float32),
+        values=values.astype(np.float32),
+        by={},
+    )
+    controls = FinanceControls(np.zeros((0, 0)))
+    (found,) = group_gaps(lambda: [part], controls, [(1, 0)], 2, np.zeros(0, dtype=bool))
     return paired(found.columns, found.influence)
 
 
@@ -125,13 +123,13 @@ def test_a_paired_interval_covers_and_is_narrower_than_the_independent_one(estim
 
 
 def test_the_same_estimate_twice_has_a_difference_of_exactly_no_noise():
-    part, buckets, _ = drawn(np.random.default_rng(0))
+    part, buckets = drawn(np.random.default_rng(0))
     (influence,) = excess_influence([Difference()], KeptTriples(part, N), buckets)
     assert standard_error_of_difference(0.1, 0.1, influence[:, 0], influence[:, 0]) == 0.0
 
 
 def test_influences_are_those_of_leaving_rows_out():
-    part, buckets, _ = drawn(np.random.default_rng(1))
+    part, buckets = drawn(np.random.default_rng(1))
     (influence,) = excess_influence([Difference()], KeptTriples(part, N), buckets)
     residual = (part.scores - part.scores.mean(axis=0)) / len(part)
     whose = np.column_stack([part.person, part.other, part.own])

@@ -7,9 +7,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from scipy import stats
 
-from evenhand.metrics import adjustment, cec, disparity, excess, outcomes, proxies, reason_codes, score_gap, triples
+from evenhand.metrics import adjustment, cec, disparity, excess, outcomes, proxies, reason_codes, triples
 from evenhand.metrics import outcomes as roc
 
 FACTOR = 4.0  # a power of two, so that scaling rounds nothing
@@ -177,55 +176,6 @@ def estimate_excesses(people):
     return dict(zip(people.columns, found, strict=True))
 
 
-@dataclass(frozen=True)
-class GapPart:
-    person: np.ndarray
-    person_row: np.ndarray
-    other: np.ndarray
-    group: np.ndarray
-    other_group: np.ndarray
-    label: np.ndarray
-    finances: np.ndarray
-    score_gaps: np.ndarray
-
-    @property
-    def pair_weight(self):
-        return np.ones(len(self.person))
-
-    @property
-    def unit(self):
-        return self.person
-
-    @property
-    def match(self):
-        return self.other
-
-
-def group_gap(people, decisions=()):
-    """Gaps between two of three groups, of people outside a reference of 100 whose finances go by column."""
-    reference = dict(zip("uvwxz", np.random.default_rng(6).normal(size=(5, 100)), strict=True))
-    controls = score_gap.FinanceControls.of(np.column_stack([reference[name] for name in people.columns]))
-    code_of = np.argsort(people.identity)
-    other_group = code_of[(np.array(people.identity)[people.group] + 1 + (people.segment == "t")) % 3]
-    person, other, _ = people.nodes.T
-    gaps = people.delta - people.placebo
-    if decisions:
-        gaps = np.sign(gaps) * (np.abs(gaps) > 0.6 * np.abs(gaps).max())
-    part = GapPart(person, np.full(len(person), -1), other, people.group, other_group, people.y, people.inputs, gaps)
-    found = score_gap.group_gap(lambda: iter([part]), controls, *code_of[[1, 0]].tolist(), decisions=decisions)
-    return {
-        "n_people": found.n_people,
-        "n_pairs": found.n_pairs,
-        **dict(zip(people.columns, found.columns, strict=True)),
-    }
-
-
-def smallest_p_values(people):
-    gaps = people.delta - people.placebo
-    known, correlation = stats.ttest_1samp(gaps, 0).pvalue, np.corrcoef(gaps.T)
-    return dict(zip(("adjusted", "smallest"), score_gap.smallest_p_values(known, correlation), strict=True))
-
-
 def excess_columns(people):
     found = excess.excess_columns(people.delta, people.placebo, people.nodes, control=people.control)
     return dict(zip(people.columns, found, strict=True))
@@ -320,14 +270,6 @@ CATALOG: dict[str, list[Entry]] = {
         )
     ],
     "estimate_excesses": [Entry(estimate_excesses, (*OF_EXCESS, COLUMNS), ESTIMATE)],
-    "group_gap": [
-        Entry(group_gap, (ROWS, NAMES, CODES, COLUMNS, TWICE, UNITS), ESTIMATE, {TWICE: ("n_pairs",)}),
-        Entry(
-            lambda p: group_gap(p, decisions=range(5)), (ROWS, NAMES, CODES, COLUMNS, TWICE), but={TWICE: ("n_pairs",)}
-        ),
-    ],
-    # Draws follow the order of the columns.
-    "smallest_p_values": [Entry(smallest_p_values, (ROWS, *DRAWN_PEOPLE))],
     "f1": [Entry(lambda p: outcomes.f1(p.y, p.decision, p.times), (ROWS, TIMES, TWICE))],
     "group_outcomes": [Entry(outcome_rows, (*OF_GROUPS, UNITS))],
     "outcome_metrics": [

@@ -44,6 +44,9 @@ def test_a_logit_is_that_of_statsmodels_with_its_marginal_effects(people, is_clu
     assert found.p_value == pytest.approx(theirs.pvalues[0], rel=1e-5)
     assert (found.low, found.high) == pytest.approx(tuple(theirs.conf_int()[0]), rel=1e-6)
     assert (found.n, found.n_group, found.n_controls) == (600, is_group.sum(), 3)
+    odds = found.odds_ratio
+    theirs = np.exp([fitted.params[1], *fitted.conf_int()[1]])
+    assert (odds.value, odds.low, odds.high) == pytest.approx(tuple(theirs), rel=1e-6)
 
 
 @pytest.mark.parametrize("is_clustered", [False, True])

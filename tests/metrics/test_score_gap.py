@@ -1,278 +1,283 @@
-"""The score gap: coefficients against statsmodels, errors against loops, adjusted p-values against simulation."""
+"""The score gap: estimates against statsmodels, tests against all reshufflings, error rates against simulated truth."""
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import combinations, product
 
 import numpy as np
 import pytest
 import statsmodels.api as sm
-import torch
 from scipy import stats
-from scipy.spatial import cKDTree
 
-from evenhand.metrics.score_gap import FinanceControls, group_gap, smallest_p_values
+from evenhand.matching.leaves import FinanceScale, Leaves
+from evenhand.metrics import score_gap
+from evenhand.metrics.score_gap import FinanceControls, LeafPeople, gap_coefficients, group_gaps
 
-
-@dataclass(frozen=True)
-class Pairs:
-    person: np.ndarray
-    person_row: np.ndarray
-    other: np.ndarray
-    group: np.ndarray
-    other_group: np.ndarray
-    label: np.ndarray
-    finances: np.ndarray
-    score_gaps: np.ndarray
-    pair_weight: np.ndarray
-
-    @property
-    def unit(self):
-        return self.person
-
-    @property
-    def match(self):
-        return self.other
-
-    def taken(self, rows):
-        return Pairs(**{name: values[rows] for name, values in vars(self).items()})
+NO_CONTROLS = FinanceControls(np.zeros((0, 0)))
 
 
-def made(rng, n=120, k=2, gap=0.0, n_each=3, n_columns=3, n_outside=0):
-    """People matched at random with others of the other group and their label; columns depend on finances too."""
-    points = rng.normal(size=(n, k))
-    group, label = rng.integers(0, 2, n), rng.integers(0, 2, n)
-    own = rng.normal(size=(n, n_columns)) + points[:, :1] + 0.5 * points[:, :1] ** 2
-    own[:, 0] += gap * group
-    rows = []
-    for i in range(n):
-        near = np.flatnonzero((group != group[i]) & (label == label[i]))
-        near = near[np.argsort(np.linalg.norm(points[near] - points[i], axis=1))[:n_each]]
-        rows += [(i, j) for j in near]
-    i, j = np.array(rows).T
-    pairs = Pairs(
-        person=i,
-        person_row=np.where(i < n_outside, -1, i),
-        other=j,
-        group=group[i],
-        other_group=group[j],
-        label=label[i],
-        finances=points[i],
-        score_gaps=np.column_stack([own[i] - own[j], (own[i] - own[j]).sum(axis=1)]),
-        pair_weight=np.ones(len(i)),
+def people(rng, n=600, share=0.2, effect=0.0, right=1.0, depends=False, weight=None):
+    """Two inputs apart from finances, the second a stand-in that is right for some; their sum; a decision."""
+    finances = np.column_stack([np.exp(rng.normal(size=n)), rng.random(n) < 0.3, rng.normal(size=n)]).astype(float)
+    chance = stats.norm.cdf(np.sin(2 * finances[:, 2]) + stats.norm.ppf(share)) if depends else np.full(n, share)
+    group = (rng.random(n) < chance).astype(np.int64)
+    label = (rng.random(n) < stats.norm.cdf(finances[:, 2])).astype(np.int64)
+    stand_in = np.where(rng.random(n) < right, group, 1 - group)
+    values = np.column_stack([rng.normal(size=n) + finances[:, 2] ** 2, effect * stand_in])
+    total = values.sum(axis=1)
+    leaves = Leaves.of(finances, label, np.arange(n, dtype=np.uint64), n)
+    return LeafPeople(
+        leaf=leaves.leaf(finances, label),
+        group=group,
+        label=label,
+        person=rng.integers(0, 2**63, n).astype(np.uint64),
+        weight=np.ones(n) if weight is None else weight,
+        bucket=rng.integers(0, 1024, n),
+        finances=leaves.scale.transform(finances),
+        values=np.column_stack([values, total, total > 1]).astype(np.float32),
+        by={},
     )
-    return pairs, FinanceControls.of(points)
 
 
-def weighted(pairs, rng):
-    """The same with sampling weights."""
-    return replace(pairs, pair_weight=rng.uniform(0.2, 4, len(pairs.person)))
+def gap_of(some, controls=None, n_inputs=2, **options):
+    controls = FinanceControls.of(some.finances) if controls is None else controls
+    return group_gaps(lambda: [some], controls, [(1, 0)], 2, np.ones(n_inputs, dtype=bool), **options)[0]
 
 
-def weights_of(pairs):
-    share = pairs.pair_weight / np.bincount(pairs.person)[pairs.person]
-    return share * 0.5 / np.bincount(pairs.group, share)[pairs.group]
+def few(values, leaf, group, **changes):
+    """People without finances: everything is known from a few numbers."""
+    n = len(leaf)
+    made = LeafPeople(
+        leaf=np.asarray(leaf),
+        group=np.asarray(group),
+        label=np.zeros(n, dtype=np.int64),
+        person=np.arange(n, dtype=np.uint64),
+        weight=np.ones(n),
+        bucket=np.arange(n),
+        finances=np.zeros((n, 0), dtype=np.float32),
+        values=np.asarray(values, dtype=np.float32).reshape(n, -1),
+        by={},
+    )
+    return replace(made, **changes)
 
 
-def regressors_of(pairs, controls):
-    rows = np.arange(len(pairs.person))
-    columns = (pairs.finances[rows], pairs.match[rows], pairs.label[rows])
-    apart = controls.difference(*map(torch.from_numpy, columns)).numpy()
-    return np.column_stack([np.where(pairs.group == 1, 1.0, -1.0), apart])
-
-
-@pytest.mark.parametrize("is_weighted", [False, True])
-def test_gaps_are_the_coefficients_of_a_weighted_regression(rng, is_weighted):
-    pairs, controls = made(rng)
-    pairs = weighted(pairs, rng) if is_weighted else pairs
-    found = group_gap(lambda: iter([pairs]), controls, 1, 0)
-    X, w = regressors_of(pairs, controls), weights_of(pairs)
+@pytest.mark.parametrize("weighted", [False, True])
+def test_a_gap_is_the_coefficient_of_a_regression_with_a_constant_for_each_leaf(weighted):
+    rng = np.random.default_rng(1)
+    some = people(rng, effect=0.5, right=0.8, weight=rng.exponential(size=600) + 0.2 if weighted else None)
+    controls = FinanceControls.of(some.finances)
+    design = np.column_stack([some.group, np.eye(some.leaf.max() + 1)[some.leaf], controls.values(some)])
+    found = gap_of(some, controls)
+    coefficients = gap_coefficients(some, controls, 1, 0, np.ones((1, 600)))
     for k, column in enumerate(found.columns):
-        assert column.value == pytest.approx(sm.WLS(pairs.score_gaps[:, k], X, weights=w).fit().params[0], rel=1e-9)
+        y = some.values[:, k].astype(float)
+        expected = np.linalg.lstsq(np.sqrt(some.weight)[:, None] * design, np.sqrt(some.weight) * y, rcond=1e-12)[0][0]
+        assert column.value == pytest.approx(expected, abs=1e-9)
+        assert (coefficients @ y)[0] == pytest.approx(expected, abs=1e-9)
+    assert sum(column.value for column in found.columns[:2]) == pytest.approx(found.columns[2].value, abs=1e-6)
+    assert found.n_people + found.n_alone == 600
 
 
-@pytest.mark.parametrize("n_outside", [0, 30])
-@pytest.mark.parametrize("is_weighted", [False, True])
-def test_errors_are_those_of_a_loop_over_people(rng, n_outside, is_weighted):
-    pairs, controls = made(rng, n_outside=n_outside)
-    pairs = weighted(pairs, rng) if is_weighted else pairs
-    if n_outside:  # people outside the reference are no one's match
-        pairs = pairs.taken(np.flatnonzero(pairs.other >= n_outside))
-    found = group_gap(lambda: iter([pairs]), controls, 1, 0)
-    X, w = regressors_of(pairs, controls), weights_of(pairs)
-    inverse = np.linalg.pinv(X.T @ (w[:, None] * X), hermitian=True)
-    linear = w * (X @ inverse[0])
-    for k, column in enumerate(found.columns):
-        fit = sm.WLS(pairs.score_gaps[:, k], X, weights=w).fit()
-        squares = leverage = 0.0
-        for v in range(len(controls.of_reference)):
-            has = (pairs.person == v) | (pairs.other == v)
-            total = (linear * fit.resid)[has].sum() / np.sqrt(max(1 - 2 * w[has].sum(), 0.1))
-            squares += total**2
-            leverage += (linear[pairs.person == v].sum() - linear[pairs.other == v].sum()) ** 2
-        pooled = leverage * np.sum(w * fit.resid**2) / 2
-        assert column.standard_error == pytest.approx(np.sqrt(max(squares, pooled)), rel=1e-7)
+def test_the_distribution_is_that_of_all_reshufflings():
+    rng = np.random.default_rng(2)
+    leaf, group = np.repeat([0, 1, 2], [5, 4, 3]), np.array([1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0])
+    values = rng.exponential(size=12)
+    residual = values - np.bincount(leaf, values)[leaf] / np.bincount(leaf)[leaf]
+    ways = product(combinations(range(5), 2), combinations(range(5, 9), 1))
+    every = np.array([residual[[*first, *second]].sum() for first, second in ways])
+    found = gap_of(few(values, leaf, group), NO_CONTROLS, 0)
+    column, unit = found.columns[0], 2 * 3 / 5 + 3 / 4
+    statistic = residual[group == 1].sum()
+    assert column.value == pytest.approx(statistic / unit, rel=1e-4)
+    assert column.standard_error == pytest.approx(every.std() / unit, rel=1e-5)
+    p = (np.abs(every) >= abs(statistic) - 1e-9).mean()
+    assert column.p_value == pytest.approx(p, abs=4 * np.sqrt(p * (1 - p) / 4000))
+    assert (found.n_people, found.n_alone) == (9, 3)
+    assert sum(found.shuffles[0].counts) == 4000
 
 
-def test_errors_of_weighted_pairs_are_those_of_clustered_regressions(rng):
-    """Of matches who serve once each: what people share and what matches share, both by statsmodels."""
-    n, n_each = 1500, 2
-    person, group = np.repeat(np.arange(n), n_each), np.arange(n) % 2
-    other = n + rng.permutation(len(person))
-    points = rng.normal(size=(n + len(person), 1))
-    weight = rng.uniform(0.2, 4, n)[person] * rng.uniform(0.5, 1.5, len(person))
-    noise = (rng.normal(size=n)[person] + rng.normal(size=len(person))) * weight  # not the same for all weights
-    gaps = np.where(group[person] == 1, 0.3, -0.3) + noise
-    pairs = Pairs(
-        person, np.full(len(person), -1), other, group[person], 1 - group[person], rng.integers(0, 2, n)[person],
-        points[person], gaps[:, None], weight,
-    )  # fmt: skip
-    controls = FinanceControls.of(points)
-    (found,) = group_gap(lambda: iter([pairs]), controls, 1, 0).columns
-    regression = sm.WLS(gaps, regressors_of(pairs, controls), weights=weights_of(pairs))
-    by_person = regression.fit(
-        cov_type="cluster", cov_kwds={"groups": person, "use_correction": False, "df_correction": False}
-    )
-    assert found.value == pytest.approx(by_person.params[0], rel=1e-9)
-    variance = by_person.bse[0] ** 2 + regression.fit(cov_type="HC0").bse[0] ** 2
-    assert found.standard_error == pytest.approx(np.sqrt(variance), rel=0.01)
+def test_an_interval_excludes_0_exactly_if_the_test_rejects_it():
+    rejected = []
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        found = gap_of(people(rng, 250, share=rng.choice([0.04, 0.2, 0.5]), effect=0.6, right=0.7))
+        for k, column in enumerate(found.columns):
+            p = found.p_adjusted[k] if k < 2 else column.p_value
+            excludes = column.low > 0 or column.high < 0
+            assert excludes == (p <= 0.05)
+            rejected.append(excludes)
+    assert 20 < sum(rejected) < 200  # both occur
 
 
-def test_pairs_that_weigh_nothing_are_as_good_as_absent(rng):
-    pairs, controls = made(rng)
-    absent = np.isin(pairs.person, np.arange(20))
-    zero = replace(pairs, pair_weight=np.where(absent, 0.0, 1.0))
-    with_zeros, without = (
-        group_gap(lambda p=p: iter([p]), controls, 1, 0) for p in (zero, pairs.taken(np.flatnonzero(~absent)))
-    )
-    assert with_zeros.n_people == without.n_people
-    assert with_zeros.n_pairs == without.n_pairs
-    for one, other in zip(with_zeros.columns, without.columns, strict=True):
-        assert {**vars(one), "note": 0} == pytest.approx({**vars(other), "note": 0}, rel=1e-9, nan_ok=True)
+def test_both_ways_of_testing_agree_where_they_meet(monkeypatch):
+    some = people(np.random.default_rng(3), 3000, 0.1, effect=0.1, right=0.8)
+    monkeypatch.setattr(score_gap, "_LARGE", 10**9)
+    drawn = gap_of(some)
+    monkeypatch.setattr(score_gap, "_LARGE", 0)
+    closed = gap_of(some)
+    for one, other in zip(drawn.columns, closed.columns, strict=True):
+        assert one.p_value == pytest.approx(other.p_value, abs=0.03)
+        assert one.low == pytest.approx(other.low, abs=0.12 * one.standard_error)
+        assert one.high == pytest.approx(other.high, abs=0.12 * one.standard_error)
+    np.testing.assert_allclose(drawn.detectable, closed.detectable, rtol=0.05)
+    assert drawn.shuffles[2].is_drawn
+    assert not closed.shuffles[2].is_drawn
 
 
-def test_decisions_have_the_degrees_of_freedom_of_their_people(rng):
-    pairs, controls = made(rng)
-    pairs = replace(pairs, score_gaps=np.sign(pairs.score_gaps) * (np.abs(pairs.score_gaps) > 2))
-    found = group_gap(lambda: iter([pairs]), controls, 1, 0, decisions=[1, 2]).columns
-    usual = group_gap(lambda: iter([pairs]), controls, 1, 0).columns
-    X, w = regressors_of(pairs, controls), weights_of(pairs)
-    linear = w * (X @ np.linalg.pinv(X.T @ (w[:, None] * X), hermitian=True)[0])
-    for k in (1, 2):
-        influence = linear * sm.WLS(pairs.score_gaps[:, k], X, weights=w).fit().resid
-        sums = []
-        for v in range(len(controls.of_reference)):
-            has = (pairs.person == v) | (pairs.other == v)
-            sums.append(influence[has].sum() / np.sqrt(1 - 2 * w[has].sum()))
-        assert found[k].df == pytest.approx(np.sum(np.square(sums)) ** 2 / np.sum(np.power(sums, 4)) - 1, rel=1e-7)
-        assert (found[k].value, found[k].standard_error) == (usual[k].value, usual[k].standard_error)
-    for k in (0, 3):
-        assert {**vars(found[k]), "note": 0} == pytest.approx({**vars(usual[k]), "note": 0}, nan_ok=True)
+def test_neither_the_order_of_rows_nor_the_parts_matter():
+    rng = np.random.default_rng(4)
+    some = people(rng, 400, 0.1, effect=0.3, right=0.7)
+    controls, tested, order = FinanceControls.of(some.finances), np.ones(2, dtype=bool), rng.permutation(400)
+    whole = gap_of(some, controls)
+    parts = [some.rows(order[:150]), some.rows(order[150:])]
+    split = group_gaps(lambda: parts, controls, [(1, 0)], 2, tested)[0]
+    turned = group_gaps(lambda: [some], controls, [(0, 1)], 2, tested)[0]
+    for one, other, back in zip(whole.columns, split.columns, turned.columns, strict=True):
+        assert other.value == pytest.approx(one.value, abs=1e-12)
+        assert other.p_value == one.p_value == back.p_value
+        assert (back.value, back.low) == pytest.approx((-one.value, -one.high), abs=1e-9)
 
 
-def decided(rng, n, share, flips, unlike=0.0):
-    """The gap in decisions by a threshold, where inputs weigh so much that a given share of pairs differ.
-
-    Groups depend on squared finances and on the label, and not on the inputs; with `unlike`, one group gets a penalty.
-    """
-    points, inputs = rng.normal(size=(n, 3)), rng.normal(size=(n, 3)) @ np.array([1.0, 0.6, -0.4])
-    label = (rng.random(n) < 1 / (1 + np.exp(-points[:, 0] - 0.4 * inputs))).astype(np.int64)
-    inclined = 0.6 * points[:, 0] ** 2 + 0.4 * points[:, 1] + 0.5 * label + rng.logistic(size=n)
-    group = (inclined > np.quantile(inclined, share)).astype(np.int64)
-    pairs = []
-    for code in range(4):
-        own, others = (
-            np.flatnonzero((label == code // 2) & ((group == code % 2) == is_own)) for is_own in (True, False)
-        )
-        near = cKDTree(points[others]).query(points[own], k=4)[1]
-        pairs.append(np.column_stack([np.repeat(own, 4), others[near.ravel()]]))
-    i, j = np.concatenate(pairs).T
-    score, low, high = points @ np.array([1.0, -0.5, 0.3]), 0.0, 3.0
-    limit = np.quantile(score, 0.2)
-    for _ in range(20):
-        weight = (low + high) / 2
-        extra = weight * (inputs - unlike * group)
-        gaps = (score[j] + extra[i] >= limit).astype(float) - (score[j] + extra[j] >= limit)
-        low, high = (weight, high) if np.abs(gaps).mean() < flips else (low, weight)
-    found = Pairs(i, i, j, group[i], group[j], label[i], points[i], gaps[:, None], np.ones(len(i)))
-    controls = FinanceControls.of(points)
-    return group_gap(lambda: iter([found]), controls, 1, 0, decisions=[0]).columns[0]
-
-
-@pytest.mark.parametrize(
-    ("n", "share", "flips"), [(1000, 0.5, 0.02), (1000, 0.8, 0.05), (1000, 0.95, 0.05), (2000, 0.5, 0.01)]
-)
-def test_decisions_that_seldom_differ_make_no_false_alarms(n, share, flips):
-    rng, n_audits = np.random.default_rng(7), 60
-    found = [decided(rng, n, share, flips) for _ in range(n_audits)]
-    alarms = sum(column.p_value <= 0.05 for column in found)
-    assert alarms <= stats.binom.ppf(0.999, n_audits, 0.05)
-
-
-def test_decisions_that_seldom_differ_are_tested_and_a_penalty_is_found():
-    rng = np.random.default_rng(8)
-    found = [decided(rng, 2000, 0.8, 0.05, unlike=2.0) for _ in range(20)]
-    assert np.mean([np.isfinite(column.p_value) for column in found]) >= 0.8
-    assert np.mean([column.p_value <= 0.05 and column.value < 0 for column in found]) >= 0.6
-
-
-def test_columns_add_up_and_exchanging_the_groups_changes_the_sign(rng):
-    pairs, controls = made(rng, gap=1.0)
-    forward, backward = (group_gap(lambda: iter([pairs]), controls, a, 1 - a) for a in (1, 0))
-    values = [column.value for column in forward.columns]
-    assert sum(values[:-1]) == pytest.approx(values[-1], abs=1e-9)
-    for one, other in zip(forward.columns, backward.columns, strict=True):
-        assert other.value == pytest.approx(-one.value, abs=1e-9)
+def test_copies_of_an_applicant_are_one_person():
+    rng = np.random.default_rng(5)
+    some = people(rng, 300, 0.2, effect=0.3, right=0.7)
+    tenfold = some.rows(np.tile(np.arange(300), 10))
+    once, often = gap_of(some, is_given=True), gap_of(tenfold, is_given=True)
+    for one, other in zip(once.columns, often.columns, strict=True):
+        assert other.value == pytest.approx(one.value, abs=1e-9)
         assert other.standard_error == pytest.approx(one.standard_error, rel=1e-9)
+        assert other.p_value == one.p_value
+    # As different people, they would seem to be ten times as many.
+    apart = replace(tenfold, person=np.arange(3000, dtype=np.uint64))
+    assert gap_of(apart).columns[2].standard_error < 0.4 * once.columns[2].standard_error
 
 
-def test_parts_give_what_the_whole_gives(rng):
-    pairs, controls = made(rng)
-    half = [pairs.taken(np.flatnonzero(pairs.person % 2 == k)) for k in (0, 1)]
-    whole, parts = (group_gap(lambda p=p: iter(p), controls, 1, 0) for p in ([pairs], half))
-    for one, other in zip(whole.columns, parts.columns, strict=True):
-        assert {**vars(other), "note": 0} == pytest.approx({**vars(one), "note": 0}, rel=1e-9, nan_ok=True)
-    np.testing.assert_allclose(parts.correlation, whole.correlation, atol=1e-9)
+def test_an_applicant_in_several_leaves_is_shuffled_as_one():
+    rng = np.random.default_rng(6)
+    rates = []
+    for _ in range(150):
+        applicant = np.repeat(np.arange(120), 3)
+        group = (rng.random(120) < 0.3).astype(np.int64)[applicant]
+        values = rng.normal(size=120)[applicant] + 0.1 * rng.normal(size=360)
+        some = few(values, rng.integers(0, 12, 360), group, person=applicant.astype(np.uint64))
+        rates.append([gap_of(some, NO_CONTROLS, 0, is_given=given).columns[0].p_value <= 0.05 for given in (True,)])
+    assert np.mean(rates) < 0.11
 
 
-def test_a_planted_gap_is_found_with_its_size_and_side():
-    pairs, controls = made(np.random.default_rng(3), n=600, gap=-0.5)
-    first = group_gap(lambda: iter([pairs]), controls, 1, 0).columns[0]
-    assert first.p_value < 1e-4
-    assert first.low < -0.5 < first.high
+def test_three_groups_are_tested_two_by_two():
+    rng = np.random.default_rng(7)
+    leaf, group = rng.integers(0, 30, 900), rng.integers(0, 3, 900)
+    values = rng.normal(size=900) - 5.0 * (group == 2)
+    sides = [(1, 0), (2, 0), (2, 1)]
+    every = group_gaps(lambda: [few(values, leaf, group)], NO_CONTROLS, sides, 3, np.zeros(0, dtype=bool))
+    two = few(values, leaf, group).rows(group < 2)
+    # The gap of a third group neither moves nor blurs that of two others.
+    alone = group_gaps(lambda: [two], NO_CONTROLS, [(1, 0)], 3, np.zeros(0, dtype=bool))[0]
+    assert every[0].columns[0].value == pytest.approx(alone.columns[0].value)
+    assert every[0].columns[0].standard_error == pytest.approx(alone.columns[0].standard_error)
+    assert [gap.columns[0].value for gap in every[1:]] == pytest.approx([-5, -5], abs=0.3)
 
 
-def test_finances_alone_make_no_gap(rng):
-    """Groups that depend on the finances, in which columns are curved: the gap is 0 but for noise."""
-    values = []
-    for _ in range(30):
-        pairs, controls = made(rng, n=200)
-        values.append(group_gap(lambda p=pairs: iter([p]), controls, 1, 0).columns[1].p_value)
-    assert np.mean(np.array(values) < 0.05) < 0.2
+def test_no_one_to_compare_with_is_said_and_few_have_an_interval_without_end():
+    apart = gap_of(few(np.arange(6.0), [0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1]), NO_CONTROLS, 0)
+    assert np.isnan(apart.columns[0].value)
+    assert "both groups" in apart.columns[0].note
+    assert apart.n_alone == 6
+    lonely = gap_of(few([0.0, 1.0, 5.0], [0, 0, 0], [0, 0, 1]), NO_CONTROLS, 0).columns[0]
+    assert (lonely.low, lonely.high) == (-np.inf, np.inf)
+    assert lonely.p_value > 0.3
+    assert "any size" in lonely.note
 
 
-def test_too_few_people_and_constant_columns_say_so(rng):
-    pairs, controls = made(rng)
-    few = pairs.taken(np.flatnonzero((pairs.group == 0) | (pairs.person < 6)))
-    found = group_gap(lambda: iter([few]), controls, 1, 0)
-    assert all(np.isnan(column.value) and "are compared, but at least 10" in column.note for column in found.columns)
-    flat = replace(pairs, score_gaps=np.zeros_like(pairs.score_gaps))
-    column = group_gap(lambda: iter([flat]), controls, 1, 0).columns[0]
-    assert (column.value, column.p_value) == (0.0, 1.0)
+def test_the_same_value_for_everyone_is_no_gap_at_all():
+    some = people(np.random.default_rng(8))
+    flat = gap_of(replace(some, values=np.ones_like(some.values)))
+    assert [(c.value, c.standard_error, c.p_value) for c in flat.columns] == [(0.0, 0.0, 1.0)] * 4
 
 
-def test_an_input_that_few_people_carry_is_estimated_and_not_tested(rng):
-    pairs, controls = made(rng)
-    rare = np.zeros(len(controls.of_reference))
-    rare[:4] = 1.0
-    column = (rare[pairs.person] - rare[pairs.other])[:, None]
-    found = group_gap(lambda: iter([replace(pairs, score_gaps=column)]), controls, 1, 0).columns[0]
-    assert np.isfinite(found.value)
-    assert np.isnan(found.p_value)
-    assert "too few to test" in found.note
+@pytest.mark.parametrize("extreme", [99999.0, 1e300, -1e12])
+def test_an_extreme_value_does_not_hide_a_gap(extreme):
+    rng = np.random.default_rng(9)
+    n = 1000
+    group, label = (rng.random(n) < 0.3).astype(np.int64), rng.integers(0, 2, n)
+    finances = np.column_stack([rng.random(n), rng.normal(size=n)])
+    values = -0.8 * group + 0.3 * rng.normal(size=n)
+    gaps = []
+    for most in (1.0, extreme):
+        points = finances.copy()
+        points[7, 0] = most
+        leaves = Leaves.of(points, label, np.arange(n, dtype=np.uint64), n)
+        some = few(values, leaves.leaf(points, label), group, label=label, finances=leaves.scale.transform(points))
+        gaps.append(gap_of(some, FinanceControls.of(some.finances), 0).columns[0])
+    assert gaps[1].value == pytest.approx(gaps[0].value, abs=0.02)
+    assert gaps[1].high < -0.7
 
 
-@pytest.mark.parametrize("correlated", [0.0, 0.9])
-def test_the_smallest_p_value_is_uniform_under_its_own_correlation(rng, correlated):
-    correlation = np.full((8, 8), correlated) + (1 - correlated) * np.eye(8)
-    draws = rng.multivariate_normal(np.zeros(8), correlation, size=300)
-    smallest = [smallest_p_values(2 * stats.norm.sf(np.abs(z)), correlation)[1] for z in draws]
-    assert stats.kstest(smallest, "uniform").pvalue > 0.001
+def test_the_scale_keeps_what_is_rare_apart():
+    rare = (np.arange(1000) % 250 == 0).astype(float)
+    scale = FinanceScale.of(np.column_stack([rare, np.full(1000, 3.0)]))
+    at = scale.transform(np.array([[0.0, 3.0], [1.0, 9.0]]))
+    assert at[1, 0] - at[0, 0] > 5
+    assert (at[:, 1] == 0).all()
+
+
+def test_leaves_are_found_again_whatever_the_order():
+    rng = np.random.default_rng(10)
+    points, label = rng.normal(size=(500, 3)), rng.integers(0, 2, 500)
+    keys, order = rng.integers(0, 2**63, 500).astype(np.uint64), rng.permutation(500)
+    first, second = Leaves.of(points, label, keys, 500), Leaves.of(points[order], label[order], keys[order], 500)
+    np.testing.assert_array_equal(first.leaf(points, label), second.leaf(points, label))
+    np.testing.assert_array_equal(first.row, order[second.row])
+    sizes = np.bincount(first.leaf(points, label))
+    assert sizes.min() >= 5
+    assert sizes.max() < 40
+    assert all(len(np.unique(label[first.leaf(points, label) == leaf])) == 1 for leaf in range(len(first)))
+
+
+@pytest.mark.parametrize("share", [0.05, pytest.param(0.5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("depends", [False, True])
+def test_false_alarms_and_coverage_without_a_gap(share, depends):
+    rejected, covered = [], []
+    for seed in range(120):
+        some = people(np.random.default_rng(seed), 500, share, effect=0.4, right=0.5, depends=depends)
+        found = gap_of(some)
+        rejected.append(
+            [found.columns[2].p_value <= 0.05, found.columns[3].p_value <= 0.05, min(found.p_adjusted) <= 0.05]
+        )
+        known = gap_of(replace(some, values=some.values + np.float32(0.7) * some.group[:, None]))
+        covered.append(known.columns[2].low <= 0.7 <= known.columns[2].high)
+    assert (np.mean(rejected, axis=0) < 0.11).all()
+    assert np.mean(covered) > 0.89
+
+
+@pytest.mark.parametrize(("right", "least"), [(1.0, 1.0), (0.8, 0.95)])
+def test_a_stand_in_is_found_in_a_group_of_fifty(right, least):
+    effect = -0.3 / (2 * right - 1)
+    found = [
+        min(gap_of(people(np.random.default_rng(seed), 1000, 0.05, effect, right)).p_adjusted) for seed in range(40)
+    ]
+    assert np.mean(np.array(found) <= 0.05 / 4) >= least
+
+
+def test_weights_of_a_person_stay_while_labels_move():
+    rng = np.random.default_rng(11)
+    rejected = []
+    for _ in range(150):
+        leaf, group = rng.integers(0, 15, 400), (rng.random(400) < 0.15).astype(np.int64)
+        weight = rng.exponential(size=400) + 0.1
+        some = few(rng.normal(size=400) / weight, leaf, group, weight=weight)
+        rejected.append(gap_of(some, NO_CONTROLS, 0).columns[0].p_value <= 0.05)
+    assert np.mean(rejected) < 0.1
+    fitted = sm.WLS(some.values[:, 0], np.column_stack([group, np.eye(15)[leaf]]), weights=weight).fit()
+    assert gap_of(some, NO_CONTROLS, 0).columns[0].value == pytest.approx(fitted.params[0])
+
+
+def test_smallest_p_values_hold_their_level():
+    rng = np.random.default_rng(12)
+    correlation = np.full((6, 6), 0.6) + 0.4 * np.eye(6)
+    draws = rng.multivariate_normal(np.zeros(6), correlation, 400)
+    smallest = [
+        score_gap.smallest_p_values(2 * stats.norm.sf(np.abs(z)), correlation, np.arange(6), np.random.default_rng(0))
+        for z in draws
+    ]
+    assert np.mean([adjusted.min() <= 0.05 for adjusted, _ in smallest]) == pytest.approx(0.05, abs=0.03)
+    assert 0.05 / 6 < smallest[0][1] < 0.05

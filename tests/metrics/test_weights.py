@@ -97,7 +97,7 @@ def test_approvals_are_weighted_rates_with_robust_errors_and_counts_of_people(rn
     shortfall = row.n_people * (rates[reference] - rates[1 - reference])
     assert row.shortfall == pytest.approx(max(shortfall, 0), rel=1e-9)
     assert "weighted by the sampling weights" in table.note
-    with pytest.raises(InvalidInputError, match="got sampling weights: an exact test counts whole people"):
+    with pytest.raises(InvalidInputError, match="got sampling weights: an exact test counts whole, independent people"):
         approval_disparity(people["decision"], people["group"], frequency=RowWeights.of(weights), test="fisher")
 
 

@@ -18,6 +18,8 @@ import evenhand as eh
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.dispatch import as_audited_model
 
+pytestmark = pytest.mark.integration  # most tests are of whole audits
+
 
 class Vendor:
     """A model that is neither scikit-learn's nor ours."""
@@ -62,7 +64,7 @@ def test_an_estimator_of_any_kind_is_explained_by_its_probability(model, numbers
 def test_a_function_is_asked_for_a_probability(numbers):
     audited = as_audited_model(half)
     x = audited.encode(numbers[0])
-    assert (audited.output, audited.kind) == ("probability", "The function half (black box)")
+    assert (audited.output, audited.kind) == ("log-odds", "The function half (black box)")
     np.testing.assert_allclose(audited.probability(audited.margin(x)), half(numbers[0].to_numpy()), atol=1e-15)
     found = audited.attribute(x, x.mean(0).expand_as(x), 8, "segments")
     assert found.completeness_gap.max() < 1e-14
@@ -74,7 +76,7 @@ def test_a_function_may_return_log_odds_or_two_columns(numbers):
     log_odds = as_audited_model(lambda x: 3 * x[:, :1], output="log-odds")
     x = log_odds.encode(numbers[0])
     np.testing.assert_allclose(log_odds.probability(log_odds.margin(x)), 1 / (1 + np.exp(-3 * X[:, 0])), atol=1e-14)
-    both = as_audited_model(lambda x: np.column_stack([1 - half(x), half(x)]))
+    both = as_audited_model(lambda x: np.column_stack([1 - half(x), half(x)]), output="probability")
     np.testing.assert_allclose(both.margin(x), half(X))
 
 
@@ -89,8 +91,37 @@ def test_probabilities_are_explained_in_log_odds_where_asked(numbers):
     sure = as_audited_model(
         RandomForestClassifier(5, random_state=0).fit(X, y), attribution="sampled_shapley", output="log-odds"
     )
-    with pytest.raises(InvalidInputError, match="probabilities of exactly 0 or 1, whose log-odds are infinite"):
-        sure.margin(sure.encode(X))
+    assert sure.margin(sure.encode(X)).abs().max() == pytest.approx(np.log(1e9))
+
+
+@pytest.mark.parametrize("points", [(1.0, -3.0), (2.0, -0.5)])
+def test_a_scorecard_behind_a_function_weighs_everyone_alike(points, numbers):
+    X, y, group = numbers
+
+    def card(table):
+        first, second = (table[name] for name in X.columns[:2])
+        return 1 / (1 + np.exp(-(points[0] * first + points[1] * second)))
+
+    options = {"evidence": False, "favorable": "high", "n_permutations": 8}
+    audited = {
+        output: eh.audit(card, X, y, sensitive_features=group, financial_features=["income"], output=output, **options)
+        for output in (None, "probability")
+    }
+    assert audited[None].pairs["reasoning_gap"].max() < 1e-9  # the points of an input are the same for everyone
+    assert audited["probability"].pairs["reasoning_gap"].max() > 0.01
+    scores = [result.pairs["score"].to_numpy() for result in audited.values()]
+    np.testing.assert_allclose(*scores, atol=1e-12)
+
+
+def test_probabilities_of_0_and_1_become_large_log_odds_and_decisions_stay_as_they_are(numbers):
+    X = numbers[0]
+    partly_sure = as_audited_model(lambda x: x[:, 0].clip(0, 1), table=X)
+    margin = partly_sure.margin(partly_sure.encode(X))
+    assert partly_sure.output == "log-odds"
+    assert (margin.min(), margin.max()) == (pytest.approx(-np.log(1e9)), pytest.approx(np.log(1e9)))
+    decides = as_audited_model(lambda x: (x[:, 0] > 0).astype(float), table=X)
+    assert decides.output == "probability"
+    assert set(decides.margin(decides.encode(X)).tolist()) == {0.0, 1.0}
 
 
 def test_a_torch_module_and_a_classifier_of_ours_can_be_sampled(people):
@@ -268,7 +299,7 @@ def test_a_function_of_a_table_with_text_is_explained_by_all_coalitions(
         asked.append(table.dtypes)
         return scored(table)
 
-    result = audit_of(function, (X, y, group), evidence=False)
+    result = audit_of(function, (X, y, group), evidence=False, output="probability")
     assert all(dtypes.equals(X.dtypes) for dtypes in asked)
     assert result.settings["attribution"] == "sampled_shapley"
     rows = list(range(30))

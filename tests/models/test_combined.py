@@ -32,6 +32,8 @@ from evenhand.models.combined import OpenedScore
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.protocol import LinearModel
 
+pytestmark = pytest.mark.integration  # most tests are of whole audits
+
 NUMBERS = list("abcdefgh")
 
 
@@ -109,10 +111,15 @@ def test_members_say_what_the_whole_says(name, people):
     np.testing.assert_allclose(audited.margin(audited.encode(X)), model.predict_proba(X)[:, 1], atol=1e-12)
     if name == "steps before":
         return  # explained in the space of the steps' outputs
-    closed = as_audited_model(lambda table: model.predict_proba(table)[:, 1], table=X, n_permutations=8)
+    closed = as_audited_model(
+        lambda table: model.predict_proba(table)[:, 1], output="probability", table=X, n_permutations=8
+    )
     if name not in WITH_CATEGORIES:
         closed = as_audited_model(
-            lambda rows: model.predict_proba(pd.DataFrame(rows, columns=NUMBERS))[:, 1], table=X, n_permutations=8
+            lambda rows: model.predict_proba(pd.DataFrame(rows, columns=NUMBERS))[:, 1],
+            output="probability",
+            table=X,
+            n_permutations=8,
         )
     assert not isinstance(closed.game.score, OpenedScore)
     ours, theirs = from_first(audited, X), from_first(closed, X)
@@ -194,7 +201,7 @@ def test_a_combination_is_audited_like_its_black_box(people):
     settings = {
         "sensitive_features": group,
         "financial_features": ["a", "b"],
-        "options": eh.AuditOptions(n_permutations=4),
+        "options": eh.AuditOptions(n_permutations=4, output="probability"),
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", eh.EvenhandWarning)

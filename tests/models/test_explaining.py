@@ -246,7 +246,7 @@ def audited(score, wide, *, n_inputs=10, **settings):
         sensitive_features=group,
         financial_features=["a"],
         evidence=False,
-        options=eh.AuditOptions(**settings),
+        options=eh.AuditOptions(output="probability", **settings),
     )
 
 

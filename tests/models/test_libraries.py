@@ -90,7 +90,8 @@ def test_a_logistic_regression_is_explained_by_its_coefficients(kind, constant, 
 def test_columns_without_names_go_by_their_order(numbers):
     X, y, group = numbers
     fitted = sm.Logit(y, sm.add_constant(X.to_numpy())).fit(disp=0)
-    result = eh.audit(fitted, X, y, sensitive_features=group, financial_features=["income"], evidence=False)
+    with pytest.warns(eh.EvenhandWarning, match="The statsmodels Logit has no names for its inputs"):
+        result = eh.audit(fitted, X, y, sensitive_features=group, financial_features=["income"], evidence=False)
     scores = result.pairs.groupby("person")["score"].first()
     np.testing.assert_allclose(scores, fitted.predict(sm.add_constant(X.to_numpy())), atol=1e-12)
 

@@ -114,14 +114,15 @@ def test_a_graph_of_any_other_kind_is_a_black_box(numbers):
         "sampled_shapley",
         "probability",
     )
-    result = eh.audit(model, X, y, sensitive_features=group, financial_features=["income"], evidence=False)
+    with pytest.warns(eh.EvenhandWarning, match=r"The ONNX model \(black box\) has no names for its inputs"):
+        result = eh.audit(model, X, y, sensitive_features=group, financial_features=["income"], evidence=False)
     scores = result.pairs.groupby("person")["score"].first()
     np.testing.assert_allclose(scores, trees.predict_proba(X)[:, 1], atol=1e-5)
     log_odds = as_audited_model(model, output="log-odds")
     np.testing.assert_allclose(log_odds.margin(log_odds.encode(X)), trees.decision_function(X), atol=1e-4)
 
 
-@pytest.mark.filterwarnings("ignore:.*too short to have a direction")
+@pytest.mark.filterwarnings("ignore:.*too short to have a direction", "ignore:.*has no names for its inputs")
 def test_an_imputer_inside_a_graph_takes_missing_values(numbers):
     X, y, group = numbers
     X = X.mask(np.random.default_rng(0).random(X.shape) < 0.1).assign(income=X["income"])
@@ -344,3 +345,20 @@ def test_models_without_a_score_and_tables_of_another_width_are_refused(numbers)
     model.ir_version = 8
     with pytest.raises(InvalidInputError, match="several inputs of more than one column each"):
         OnnxModel(model.SerializeToString())
+
+
+def test_underscores_of_an_input_stand_for_the_spaces_of_a_column(numbers):
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType
+    from sklearn.compose import make_column_transformer
+
+    X, y, _ = numbers
+    X = X.rename(columns={"income": "income_per_year"})
+    scaled = make_column_transformer((StandardScaler(), list(X.columns)))
+    estimator = make_pipeline(scaled, LogisticRegression()).fit(X, y)
+    types = [(name, FloatTensorType([None, 1])) for name in X.columns]
+    model = OnnxModel(convert_sklearn(estimator, initial_types=types).SerializeToString())
+    spelled = X.rename(columns={"income_per_year": "income per year"})[["debt", "income per year", "years", "assets"]]
+    audited = as_audited_model(model, table=spelled)
+    scores = audited.margin(audited.encode(audited.aligned(spelled)))
+    np.testing.assert_allclose(scores, estimator.predict_proba(X)[:, 1], atol=1e-5)

@@ -16,7 +16,7 @@ from evenhand.auditing.sections.features import feature_table, weight_table
 from evenhand.auditing.sections.outcome import gap_table, utility_table
 from evenhand.auditing.sections.pairs import regime_table
 from evenhand.auditing.sections.reasons import agreement_table
-from evenhand.auditing.sections.score_gap import score_gap_table
+from evenhand.auditing.sections.score_gap import ScoreGap, score_gap_table
 from evenhand.report.explorer import explorer_data, pairs_to_show
 from evenhand.report.page import audit_page, audit_sections, finding_table, key_metrics
 from evenhand.report.tables import shown
@@ -64,7 +64,10 @@ def test_the_title_names_the_model_unless_one_is_given(result):
 
 def test_everything_audited_and_every_setting_is_listed(result, sections):
     summary, audited = result.to_dict(), sections["audited"]
-    assert len(audited.facts) == len(set(summary["data"]) - {"fingerprint", "column_prints", "hashes"})
+    named = ["Favorable label", "By", "Financial features", "Cutoff"]
+    hidden = {"fingerprint", "column_prints", "hashes", "columns", "files"}
+    assert [name for name, _ in audited.facts[: len(named)]] == named
+    assert len(audited.facts) == len(named) + len(set(summary["data"]) - hidden)
     details = {name: dict(rows) for name, rows in audited.details}
     assert details["Hashes (SHA-256)"] == {
         "Audited people": summary["data"]["fingerprint"],
@@ -142,7 +145,7 @@ def test_a_statistic_has_one_p_value_in_json_page_and_workbook(result, name):
         p = one["p_value"]
         assert in_workbook[k] == p or (math.isnan(p) and in_workbook[k] is None)
         assert not on_page or on_page[k] == written(p)
-        if not math.isnan(p) and one["standard_error"] > 0:
+        if not math.isnan(p) and one["standard_error"] > 0 and name != "score gap":  # these are of shuffles
             ratio = one["value"] / one["standard_error"]
             if one in _fewer(summary):
                 ratio = -ratio
@@ -167,6 +170,47 @@ def test_the_findings_have_the_p_values_of_their_statistics_everywhere(result):
         sides = "one-sided" if one["key"] in ("weighing", "excess") else "two-sided"
         assert text[page.columns.index("test")] == row[headings.index("test")] == sides
     assert f"one-sided p {'< 0.001' if found['excess']['p_value'] < 0.001 else '='}" in str(result)
+
+
+def test_the_section_of_the_score_gap_says_what_shuffles_showed(result):
+    data = copy.deepcopy(result.to_dict())
+    (gap,) = data["score_gaps"]
+    gap["shuffles"][0] |= {"counts": [1000, 2000, 1000], "is_drawn": True}
+    gap["total"]["p_value"], gap["n_alone"] = 13 / 4001, 1207
+    said = " ".join(ScoreGap().paragraphs(data))
+    assert "the same label and alike finances were put into leaves of about 20 to 40, and everyone in a leaf" in said
+    assert "came up in 12 of 4,000 shuffles (0.3%). 1,207 people are in leaves with only one of these groups" in said
+    gap["total"]["p_value"] = 1 / 4001
+    assert "came up in none of 4,000 shuffles." in ScoreGap().paragraphs(data)[0]
+    gap["shuffles"][0]["is_drawn"], gap["n_alone"] = False, 0
+    said = ScoreGap().paragraphs(data)[0]
+    assert "would come up in less than 0.1% of shuffles" in said
+    assert said.endswith("a normal distribution stands for the shuffles.")
+    gap["shuffles"] = []
+    assert ScoreGap().paragraphs(data)[0].endswith("gaps and errors of all draws were pooled.")
+    gap["total"] |= {"p_value": math.nan, "note": "no leaf has people of both groups"}
+    assert ScoreGap().paragraphs(data)[0].endswith(" No leaf has people of both groups.")
+    data["data"] |= {"n_people": 100_000, "n_reference": 5_000}
+    assert "were put into leaves, and" in ScoreGap().paragraphs(data)[0]
+
+
+def test_the_gap_of_each_segment_is_on_the_page(result, sections):
+    (table,) = sections["score-gap"].tables
+    known = result.to_dict()["segment_gaps"]
+    page = shown(table)
+    assert [(row[0], row[1]) for row in page.rows] == [(one["column"], one["value"]) for one in known]
+    assert [row[page.columns.index("p-value, adjusted")] for row in page.rows] == [
+        written(o["p_adjusted"]) for o in known
+    ]
+
+
+def test_parts_of_finances_are_not_tested(result):
+    page = shown(score_gap_table(result.to_dict()))
+    rows = [row for row in page.rows if row[page.columns.index("part")] in result.settings["financial_features"]]
+    assert rows
+    for row in rows:
+        assert row[page.columns.index("p-value, adjusted")] == "" or "does not use" in row[-1]
+    assert any(row[-1].endswith("is not tested") for row in rows)
 
 
 def test_every_heading_of_the_page_is_also_in_the_workbook(sections):

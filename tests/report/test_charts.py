@@ -8,12 +8,23 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.auditing.sections import CHARTS, evidence, features, matching, outcome, pairs
+from evenhand.auditing.sections import CHARTS, evidence, features, matching, outcome, pairs, score_gap
 from evenhand.exceptions import InvalidInputError
 from evenhand.report import drawing
 from evenhand.report.drawing import DARK, LIGHT, VARIABLES, css_variables, theme
 
-NEED_EVIDENCE = {"score_gap", "excess", "excess_by", "drivers", "weights", "proxies", "sensitivity", "thresholds"}
+NEED_EVIDENCE = {
+    "score_gap",
+    "shuffled_gap",
+    "shuffled_input",
+    "excess",
+    "excess_by",
+    "drivers",
+    "weights",
+    "proxies",
+    "sensitivity",
+    "thresholds",
+}
 
 
 @pytest.fixture(scope="module")
@@ -101,6 +112,27 @@ def test_drivers_are_the_largest_contributions(result, data):
     found = sorted(result.evidence.features, key=lambda f: -abs(f.estimate.value))[: drawing.MOST_FEATURES]
     assert [r["label"] for r in shown] == [f.feature for f in found]
     assert [r["low"] for r in shown] == pytest.approx([f.estimate.low for f in found])
+
+
+@pytest.mark.parametrize(("draw", "is_input"), [(score_gap.shuffled_gap, False), (score_gap.shuffled_input, True)])
+def test_shuffled_gaps_are_drawn_with_the_actual_one(data, draw, is_input):
+    (known,) = [one for one in data["score_gaps"][0]["shuffles"] if (one["feature"] is not None) == is_input]
+    shown = rows_of(draw(data), "share")
+    assert [row["from"] for row in shown] == list(known["edges"][:-1])
+    assert [row["share"] for row in shown] == pytest.approx(np.array(known["counts"]) / sum(known["counts"]))
+    (line,) = {(row["at"], row["words"]) for row in rows_of(draw(data), "at")}
+    assert line[0] == known["observed"]
+    assert line[1].endswith(f"{abs(known['observed']):.3f}")
+
+
+def test_without_shuffles_there_is_a_reason(data):
+    pooled = copy.deepcopy(data)
+    pooled["score_gaps"][0]["shuffles"] = []
+    with pytest.raises(drawing.NothingToDrawError, match="a mean over draws of the groups"):
+        score_gap.shuffled_gap(pooled)
+    pooled["score_gaps"][0]["shuffles"] = data["score_gaps"][0]["shuffles"][:1]
+    with pytest.raises(drawing.NothingToDrawError, match="no input other than finances"):
+        score_gap.shuffled_input(pooled)
 
 
 def test_metrics_that_were_not_estimated_are_left_out(data):

@@ -70,9 +70,9 @@ def test_several_charts_stand_side_by_side_unless_they_are_wide():
     def panels(**options):
         return tuple(Panel(name, name, note="nothing", **options) for name in "ab")
 
-    assert '<div class="two">' in page_of(Section("one", "One", panels=panels()))
-    assert '<div class="two">' not in page_of(Section("one", "One", panels=panels(), is_wide=True))
-    assert '<div class="two">' not in page_of(Section("one", "One", panels=panels(is_wide=True)))
+    assert 'class="full"' not in page_of(Section("one", "One", panels=panels()))
+    assert page_of(Section("one", "One", panels=panels(), is_wide=True)).count('class="full"') == len(panels())
+    assert page_of(Section("one", "One", panels=panels(is_wide=True))).count('class="full"') == len(panels())
 
 
 def test_a_drawing_stands_in_the_page_as_it_is():

@@ -192,7 +192,8 @@ def test_the_history_names_what_left_its_past_and_draws_every_monitored_metric(m
     n_inputs = sum(t.part == "inputs" and t.departure is None for t in monitoring.trends)
     assert n_inputs
     assert sum(name.startswith("trend-") for name in drawn) == n_monitored - n_inputs
-    assert {"inputs", "cusum", "rates", "ratios", "areas", "gaps-in-probability", "excess-by-group"} <= set(drawn)
+    others = ("positive_rate", "approval_ratio", "auc", "score_gap_in_probability", "excess", "ks_distance")
+    assert {"inputs", "cusum", *(f"other-{name}" for name in others)} <= set(drawn)
     assert "broken.json is not valid JSON" in words
     assert "at most 5%" in words
 

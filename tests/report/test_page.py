@@ -14,7 +14,7 @@ from evenhand.report.frame import script_json
 
 SECTIONS = [
     "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "proxies", "matching", "outcome", "roc",
-    "reasons-given", "regressions", "sensitivity", "explorer", "limitations", "glossary",
+    "reasons-given", "regressions", "sensitivity", "review", "explorer", "limitations", "glossary",
 ]  # fmt: skip
 VOID = {"meta", "link", "input", "br", "img"}
 

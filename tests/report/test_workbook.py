@@ -21,10 +21,11 @@ from evenhand.report import workbook as module
 
 HOSTILE = ["=cmd|' /C calc'!A0", "+1+1", "-2-2", "@SUM(A1)", "\t=1", "\r=1", "https://example.org", "<b>&\x01"]
 SHEETS = [
-    "Summary", "Audited", "Verdict and warnings", "Findings", "Score gap", "Regimes", "Excess", "Splits", "Features",
-    "Weights", "Proxies", "Matching", "Coverage", "Distances", "Balance", "Groups", "Gaps", "Approvals", "Scores",
-    "Error rates", "Cutoffs", "Segments", "Calibration", "Reliability", "ROC", "ROC curves", "Reason rates",
-    "Reason agreement", "Declined", "Regressions", "Reasons", "Cases", "Pairs", "Glossary",
+    "Summary", "Audited", "Verdict and warnings", "Findings", "Score gap by segment", "Score gap", "Shuffled gap",
+    "Shuffled input", "Regimes", "Excess", "Splits", "Features", "Weights", "Proxies", "Matching", "Coverage",
+    "Distances", "Balance", "Groups", "Gaps", "Approvals", "Scores", "Error rates", "Cutoffs", "Segments",
+    "Calibration", "Reliability", "ROC", "ROC curves", "Reason rates", "Reason agreement", "Declined", "Regressions",
+    "Review", "Reasons", "Cases", "Pairs", "Glossary",
 ]  # fmt: skip
 
 
@@ -213,8 +214,8 @@ def test_a_disk_without_room_is_an_error_of_the_system_and_leaves_nothing(tmp_pa
 def test_without_evidence_the_sheets_say_that_it_was_not_asked_for(tmp_path):
     audited(evidence=False, n=60).to_excel(tmp_path / "audit.xlsx")
     book = openpyxl.load_workbook(tmp_path / "audit.xlsx")
-    assert book.sheetnames == SHEETS
-    for name in ("Findings", "Score gap", "Excess", "Splits", "Weights", "Proxies"):
+    assert book.sheetnames == [name for name in SHEETS if name != "Score gap by segment"]
+    for name in ("Findings", "Score gap", "Shuffled gap", "Shuffled input", "Excess", "Splits", "Weights", "Proxies"):
         assert "evidence=False" in book[name]["A2"].value
     assert "no column was named" in book["Segments"]["A2"].value
 
@@ -285,7 +286,7 @@ def test_the_sheets_hold_the_numbers_of_the_json(result, workbook, tmp_path):
     assert gaps["value"].tolist() == pytest.approx([gap["value"] for gap in document["outcome"]["gaps"].values()])
     regressed = table_of(workbook["Regressions"])
     rows = document["regressions"]["rows"]
-    for heading, key in (("group minus reference", "value"), ("lower", "low"), ("p-value, two-sided", "p_value")):
+    for heading, key in (("group minus reference", "value"), ("LOWER", "low"), ("p-value, two-sided", "p_value")):
         theirs = [math.nan if row["effect"][key] is None else row["effect"][key] for row in rows]
         assert regressed[heading].astype(float).tolist() == pytest.approx(theirs, nan_ok=True)
     assert regressed["segment"].fillna("").tolist() == [row["segment"] for row in rows]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from evenhand.searching.choice import (
     ChoiceRule,
     effects_in,
     front,
-    honest_differences,
+    honest_metrics,
     mean_interval,
     reasons_of,
     worse_beyond_noise,
@@ -160,6 +161,12 @@ def test_metrics_of_what_is_not_there_are_refused(people, name, message):
         effects_in([name], people, has_payoff=False)
 
 
+def test_the_effect_of_words_is_refused(people):
+    words = replace(people, table=people.table.assign(income="high"))
+    with pytest.raises(InvalidInputError, match="which way 'income' moves the score, but it does not contain numbers"):
+        effects_in(["falls[income]"], words, has_payoff=False)
+
+
 def figures(**means):
     """Figures of candidates with the given means over three folds; every other figure is 0."""
     n = len(next(iter(means.values())))
@@ -228,19 +235,19 @@ def test_an_honest_difference_is_free_of_the_winners_curse():
         judge = ChoiceRule((), "reasoning_gap", np.arange(41) == 0, 0.25)
         chosen = judge.choose(found).chosen
         flattered.append((found["reasoning_gap"][chosen] - found["reasoning_gap"][0]).mean())
-        honest.append(honest_differences(found, judge)["reasoning_gap"].value)
+        honest.append(honest_metrics(found, judge)["reasoning_gap"].difference.value)
     assert np.mean(flattered) < -0.08
     assert abs(np.mean(honest)) < 3 * np.std(honest) / np.sqrt(60)
 
 
 def test_two_folds_are_too_few_for_an_honest_estimate():
     found = {name: values[:, :2] for name, values in figures(auc=[0.8, 0.8, 0.8]).items()}
-    assert np.isnan(honest_differences(found, rule())["auc"].value)
+    assert np.isnan(honest_metrics(found, rule())["auc"].difference.value)
 
 
 def test_the_unconstrained_candidate_stands_in_where_no_one_meets_the_constraints():
     found = figures(auc=[0.8, 0.7, 0.6], reasoning_gap=[0.2, 0.1, 0.1])
-    assert honest_differences(found, rule("auc >= 0.9"))["auc"].value == pytest.approx(0)
+    assert honest_metrics(found, rule("auc >= 0.9"))["auc"].difference.value == pytest.approx(0)
 
 
 def test_a_limit_that_is_missed_by_less_than_its_noise_passes_no_one_over():
@@ -284,7 +291,7 @@ def test_a_figure_missing_in_a_fold_has_no_mean_and_one_fold_has_no_interval():
     one = mean_interval(np.array([0.4]), 0.5)
     assert one.value == 0.4
     assert np.isnan(one.low)
-    assert not one.is_beyond_noise
+    assert not one.excludes_zero
 
 
 def slow_front(figures, test_share):

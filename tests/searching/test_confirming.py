@@ -10,6 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching import confirming, parse_constraint
+from evenhand.searching.choice import ChoiceRule
 from evenhand.searching.confirming import approval_warnings, confirm, confirmation_sentences, least_approved
 from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import SearchPeople
@@ -51,8 +52,7 @@ def confirmed(people, models, minimize, constraints=(), promised=None, settings=
         unconstrained=0,
         promised={1: 0.05} if promised is None else promised,
         best={},
-        minimize=minimize,
-        constraints=tuple(parse_constraint(text) for text in constraints),
+        rule=ChoiceRule(tuple(parse_constraint(text) for text in constraints), minimize, np.array([True]), 1.0),
     )
 
 
@@ -174,7 +174,7 @@ def test_intervals_of_several_candidates_allow_for_their_number():
     one, of_three = (found.candidates[0].objective.difference for found in (alone, three))
     assert of_three.value == one.value
     assert of_three.high - of_three.low > 1.1 * (one.high - one.low)
-    assert of_three.p_adjusted == pytest.approx(min(1, 3 * one.p_adjusted))
+    assert of_three.p_value == pytest.approx(min(1, 3 * one.p_value))
     assert three.confidence == pytest.approx(1 - 0.05 / 3)
     assert "98.3% interval" in confirmation_sentences(three, "auc")[0]
     assert "which allows for 3 candidates" in confirmation_sentences(three, "auc")[0]
@@ -242,7 +242,9 @@ def test_a_search_confirms_that_a_column_can_be_dropped():
     (of,) = found.confirmation.candidates
     assert of.objective.answer == "confirmed"
     n = len(found.people.confirming)
-    assert found.sentences[0].startswith(f"Confirmed for candidate {found.chosen}, on {n} people held out: score gap")
+    assert found.sentences[0].startswith(
+        f"Confirmed for candidate {found.chosen}, on {n} people held out: score gap in log"
+    )
     assert found.to_dict()["sentences"] == list(found.sentences)
     assert found.audit(evidence=False).provenance.n_people == n
 

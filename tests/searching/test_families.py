@@ -171,6 +171,7 @@ def test_a_scorecard_is_a_regression_on_quantile_bins(numbers):
     assert len(np.unique(model.predict_proba(numbers.X)[:, 1])) <= 9
 
 
+@pytest.mark.usefixtures("opened_here")
 @pytest.mark.parametrize("family", FEW)
 def test_a_saved_model_comes_back_without_pickle_and_scores_alike(people, tmp_path, family):
     model = fit(family, people, drop=("is_new",))
@@ -183,6 +184,7 @@ def test_a_saved_model_comes_back_without_pickle_and_scores_alike(people, tmp_pa
     assert ESTIMATORS[family].save(model, named) == named
 
 
+@pytest.mark.usefixtures("opened_here")
 def test_xgboost_writes_its_binary_file_too(numbers, tmp_path):
     pytest.importorskip("xgboost")
     model = fit("xgboost", numbers)

@@ -45,7 +45,23 @@ def test_the_verdict_has_the_means_of_both_candidates_and_the_honest_difference(
     assert f"a reasoning gap of {decimal(gap[result.chosen].mean())}" in verdict
     assert f"it is {decimal(gap[result.unconstrained].mean())}." in verdict
     row = result.cost_and_gain.set_index("metric").loc["reasoning_gap"]
-    assert f"difference {decimal(row['honest_difference'])}," in verdict
+    ends = f"from {decimal(row['honest_unconstrained'])} to {decimal(row['honest_chosen'])}"
+    assert f"Reasoning gap: {ends}; difference {decimal(row['honest_difference'])}," in verdict
+
+
+@pytest.mark.parametrize("prefix", ["", "honest_", "confirmed_"])
+def test_a_difference_is_that_of_the_two_metrics_beside_it(result, prefix):
+    table = result.cost_and_gain
+    apart = table[f"{prefix}chosen"] - table[f"{prefix}unconstrained"]
+    np.testing.assert_allclose(apart, table[f"{prefix}difference"], atol=1e-12)
+
+
+def test_the_printed_start_end_and_difference_add_up(result, page):
+    text = html.unescape(page).replace("\N{MINUS SIGN}", "-")
+    printed = re.findall(r"from (-?[\d.]+) to (-?[\d.]+); difference (-?[\d.]+),", text)
+    assert len(printed) == 5
+    for before, after, difference in printed:
+        assert float(after) - float(before) == pytest.approx(float(difference), abs=0.00151)
 
 
 def test_every_candidate_and_reason_is_in_the_page(result, page):
@@ -63,10 +79,10 @@ def test_a_gain_is_to_the_right_whichever_way_a_metric_is_better(result, page):
     table = result.cost_and_gain.set_index("metric")
     for axis, name, sign in (("utility", "auc", 1), ("procedure", "reasoning_gap", -1)):
         sets = charts_of(page)[f"gains-{axis}"]["datasets"].values()
-        rows = [row for rows in sets for row in rows if "metric" in row]
-        row = next(row for row in rows if row["metric"].lower() == metric_of(name).words.lower())
-        assert row["gain"] == pytest.approx(sign * table.loc[name, "honest_difference"])
-        assert row["low"] <= row["gain"] <= row["high"]
+        rows = [row for rows in sets for row in rows if "label" in row]
+        row = next(row for row in rows if row["label"].lower() == metric_of(name).words.lower())
+        assert row["value"] == pytest.approx(sign * table.loc[name, "honest_difference"])
+        assert row["low"] <= row["value"] <= row["high"]
 
 
 def test_what_people_held_out_say_is_in_the_verdict_and_in_a_table(result, page):
@@ -92,7 +108,7 @@ def test_the_frontier_is_drawn_with_intervals(result, page):
     on_line = sorted((row for row in points.values() if "place" in row), key=lambda row: row["place"])
     assert tuple(row["candidate"] for row in on_line) == result.frontier.candidates
     for k in {*result.frontier.candidates, result.chosen, result.unconstrained}:
-        found = mean_interval(result.metrics["auc"][k], result.test_share)
+        found = mean_interval(result.metrics["auc"][k], result.rule.test_share)
         assert (points[k]["utility_low"], points[k]["utility_high"]) == pytest.approx((found.low, found.high))
 
 
@@ -181,7 +197,7 @@ def test_the_confirmation_has_a_row_for_the_objective_and_each_constraint(workbo
 
 
 def test_parts_of_the_score_gap_add_up_to_it(workbook):
-    rows = [row for row in rows_of(workbook["Score gaps"]) if row["metric"] == "Score gap"]
+    rows = [row for row in rows_of(workbook["Score gaps"]) if row["metric"] == "Score gap in log-odds"]
     whole, *parts = (row["chosen"] for row in rows)
     assert sum(parts) == pytest.approx(whole)
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
+from evenhand.auditing.history.metrics import audit_metrics
 from evenhand.exceptions import InvalidInputError
 from evenhand.searching import candidates as networks
 from evenhand.searching.metrics import METRICS
@@ -230,3 +231,14 @@ def test_outputs_hold_the_same_numbers_and_escape_hostile_names(result, given, t
     assert [row[head.index("AUC")] for row in rows] == pytest.approx(found.metrics["auc"].mean(1).tolist())
     assert all(cell.data_type != "f" for sheet in book for row in sheet.iter_rows() for cell in row)
     assert "chosen" in repr(result)
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_a_metric_has_the_words_that_an_audit_has_for_it(quick):
+    audit = quick.audit()
+    words = {key: metric.words for key, metric in audit_metrics(audit.to_dict(), pairs=audit.pairs).items()}
+    same = {"auc": "auc", "positive_rate": "positive rate", "excess": "excess", "reasoning_excess": "weighing",
+            "excess_balanced": "excess_balanced", "excess_regime_b": "excess: regime B", "cec": "cec"}  # fmt: skip
+    assert {name: METRICS[name].words for name in same} == {name: words[key] for name, key in same.items()}
+    gaps = {text.partition(",")[0] for text in words.values() if text.startswith("score gap in")}
+    assert {METRICS[name].words for name in ("score_gap", "probability_gap", "decision_gap")} == gaps

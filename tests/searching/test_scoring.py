@@ -12,7 +12,6 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import evenhand as eh
-from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import excess
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.gradient import DifferentiableModel
@@ -20,7 +19,6 @@ from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import SearchPeople
 from evenhand.searching.scoring import (
     adjusted_mean,
-    check_effect_columns,
     column_effects,
     fold_outcome,
     gap_name,
@@ -179,20 +177,24 @@ def test_a_weight_of_two_is_a_person_who_is_there_twice(judged):
         points_test=compared[0].points_test[rows],
     )
     expected = score_model(model, searched, repeated, settings)
+    # More people have smaller leaves, whose gaps differ.
     alone = score_model(model, searched, compared[0], settings)
-    assert {name: values[1] for name, values in found.items()} == pytest.approx(expected, abs=1e-9)
+    for name, value in expected.items():
+        assert "_gap|" in name or found[name][1] == pytest.approx(value, abs=1e-9), name
     assert {name: values[0] for name, values in found.items()} == pytest.approx(alone, abs=1e-12)
-    assert expected["score_gap|1"] != pytest.approx(alone["score_gap|1"], abs=1e-3)
+    assert expected["excess"] != pytest.approx(alone["excess"], abs=1e-4)
 
 
 def test_the_adverse_impact_ratio_is_the_lowest_approval_rate_over_the_highest(judged):
     fold = judged[2][0].fold
     decision = (np.arange(len(fold.y_test)) % 3 == 0).astype(np.int64)
     rates = [decision[fold.group_test == g].mean() for g in range(2)]
-    metrics = fold_outcome(fold, decision.astype(float), decision)
+    metrics = fold_outcome(fold, decision.astype(float), decision, names=("a", "b"), weight=np.ones(len(decision)))
     assert metrics["air"] == pytest.approx(min(rates) / max(rates))
     nobody = np.zeros_like(decision)
-    assert np.isnan(fold_outcome(fold, nobody.astype(float), nobody)["air"])
+    assert np.isnan(
+        fold_outcome(fold, nobody.astype(float), nobody, names=("a", "b"), weight=np.ones(len(nobody)))["air"]
+    )
 
 
 FEATURES = ["age", "a|b [c]"]
@@ -292,16 +294,3 @@ def test_a_column_of_one_value_does_nothing(people):
     model = LogisticRegression().fit(table, y)
     found = column_effects(as_audited_model(model, table=table), table, table[:5], "debt", np.ones((1, 5)))
     assert [values.tolist() for values in found.values()] == [[0.0]] * 3
-
-
-def test_columns_that_are_absent_or_words_are_refused(people):
-    table = people[0].assign(job="clerk")
-    check_effect_columns((), table)
-    with pytest.raises(
-        InvalidInputError, match=r"names columns absent from the data: \['incme'\]. Did you mean 'income'"
-    ):
-        check_effect_columns(("incme",), table)
-    with pytest.raises(
-        InvalidInputError, match="asks which way 'job' moves the score, but it does not contain numbers"
-    ):
-        check_effect_columns(("job",), table)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import html
 import json
 import warnings
 
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.special import expit
+from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer, StandardScaler
@@ -100,6 +104,7 @@ def test_a_booster_in_memory_tells_what_its_classifier_does(people, lenders_mode
     assert {name: booster[name] for name in own} == own
 
 
+@pytest.mark.usefixtures("opened_here")
 def test_the_file_of_an_xgboost_model_tells_what_its_trees_show(people, lenders_model, tmp_path):
     lenders_model.save_model(tmp_path / "model.json")
     start = read_start(tmp_path / "model.json", people)
@@ -151,6 +156,7 @@ def test_directions_are_seen_in_trees_that_were_held_to_them_and_in_no_others(pe
     assert free == {}
 
 
+@pytest.mark.usefixtures("opened_here")
 def test_a_lightgbm_model_its_booster_and_its_file_tell_the_same(people, numbers, tmp_path):
     lightgbm = pytest.importorskip("lightgbm")
     model = lightgbm.LGBMClassifier(
@@ -250,10 +256,54 @@ def test_everything_is_compared_with_the_start(found, tmp_path):
     data = json.loads(found.to_json(tmp_path / "search.json").read_text())
     assert data["start"]["favorable"] == "low"
     assert data["candidates"][0]["is_start"]
+    assert data["start"]["copy"]["n_people"] == len(found.people.confirming)
+    assert found.start_copy.sentence in data["sentences"]
     page = found.to_html(tmp_path / "search.html", {"The chosen <model>": "model/model.json"}).read_text("utf-8")
     assert '<a href="model/model.json">model/model.json</a>' in page
     assert "The chosen &lt;model&gt;" in page
-    assert "your model" in page
+    assert "your model, retrained" in page
+    assert found.start_copy.sentence in html.unescape(page)
+
+
+def test_the_copy_of_a_model_is_told_apart_from_it(found, lenders_model, people):
+    held = people.table.iloc[found.people.confirming]
+    own = -margin(lenders_model, held)
+    copy = margin(found.fit(found.tried[0]), held)
+    labels = people.labels[found.people.confirming]
+    told = found.start_copy
+    assert (told.auc, told.copy_auc) == pytest.approx((roc_auc_score(labels, own), roc_auc_score(labels, copy)))
+    apart = np.abs(expit(own) - expit(copy))
+    assert (told.mean_difference, told.largest_difference) == pytest.approx((apart.mean(), apart.max()), abs=1e-6)
+    assert told.are_held_out
+    assert told.largest_difference > 0.01  # it learned from fewer people
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_confirmation_and_comparison_have_one_unit_and_agree():
+    """A pipeline that mixes columns is explained by sampling, by default in probability; candidates are in log-odds."""
+    rng = np.random.default_rng(0)
+    n = 700
+    group = rng.integers(0, 2, n)
+    X = pd.DataFrame({"income": rng.normal(size=n), "proxy": group + 0.3 * rng.normal(size=n)})
+    y = (2 * X["income"] - 2 * X["proxy"] + rng.logistic(size=n) > -1).astype(int)
+    result = search(
+        X=X,
+        y=y,
+        sensitive_features=group,
+        financial_features=["income"],
+        start=make_pipeline(PCA(2), LogisticRegression()).fit(X, y),
+        space={"C": [1.0], "drop": [("proxy",)]},
+        minimize="score_gap",
+        keep=[],
+        folds=2,
+        confirmation=0.4,
+    )
+    (of,) = result.confirmation.candidates
+    assert of.objective.answer == "confirmed"
+    assert "score gap in log-odds 0.0" in result.sentences[0]
+    finding = next(finding for finding in result.compare().findings if finding.key == "score_gap")
+    assert (finding.unit, finding.answer) == ("log-odds", "yes")
+    assert abs(finding.estimate) == pytest.approx(-of.objective.difference.value, rel=0.3)
 
 
 def test_the_steps_of_a_pipeline_that_are_replaced_are_named_in_the_result_and_on_the_page(people, numbers, tmp_path):

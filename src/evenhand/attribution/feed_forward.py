@@ -157,7 +157,9 @@ class FeedForward:
         return out
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Logits of shape (..., n) for inputs of shape (..., n, n_in)."""
+        """Logits of shape (..., n) for inputs of shape (..., n, n_in); (n, n_in) is shared by all models of a stack."""
+        if self.weights[0].dim() > x.dim():
+            x = x.expand(*self.weights[0].shape[:-2], *x.shape)
         for layer, activation in enumerate(self.activations):
             x = activation.function(self.affine(layer, x))
         return self.affine(len(self.activations), x).squeeze(-1)

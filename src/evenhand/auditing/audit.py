@@ -43,6 +43,7 @@ from evenhand.inputs.identity import fingerprint_numbers
 from evenhand.inputs.people import People
 from evenhand.inputs.validation import as_table, check_columns, moved_keywords
 from evenhand.matching.placebos import N_NEAR
+from evenhand.metrics.estimate import Estimate
 from evenhand.models.explaining import is_sampled, questions, watched
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.terminal import PATIENCE
@@ -83,7 +84,8 @@ def audit(
     X
         People to audit: a pandas, polars or pyarrow table, or an array (columns are then named x0, x1, ...).
     y
-        True labels, 1 for the favorable outcome; with ``favorable="low"``, 1 for the unfavorable one.
+        True labels, 1 for the favorable outcome; with ``favorable="low"``, 1 for the unfavorable one. None if no
+        outcome is known yet: people are then matched on finances alone, and what needs labels is left out.
     sensitive_features
         The protected attribute of each person. Several columns are intersected. Pass `GroupProbabilities` if only the
         probabilities of the groups are known.
@@ -102,8 +104,8 @@ def audit(
         Additional columns of the audited people, such as product or state; the excess is reported for each value.
     clusters
         Identifies the rows of the same applicant or household: one value per row. Such rows are never compared with
-        each other, and count as one in every standard error. By default, up to four rows with identical inputs are
-        taken for one applicant.
+        each other, and count as one in every standard error except those of the proxy screen. By default, up to four
+        rows with identical inputs are taken for one applicant in pairs and score gaps.
     sample_weight
         How many people of the population each row stands for, up to a common factor, for a survey or for a file that
         oversamples a group. Estimates then refer to the population, and standard errors to the sample. Rows with a
@@ -182,6 +184,11 @@ def audit_people(
     audited = audited_model(model, options, people.table)
     people, pool = seen_by(audited, people, pool, options)
     if people.probabilities is not None or pool.probabilities is not None:
+        if not people.has_labels and options.unit is None:
+            raise InvalidInputError(
+                "An audit without labels needs known groups, but only probabilities of groups were given: pass `y` "
+                "(--label), or the group of each person."
+            )
         people, pool = with_first_draw(people, pool, options.random_state)
     financial = check_columns(options.financial_features, list(people.table.columns), "`financial_features`")
     check_finances_apart(pool, financial)
@@ -337,6 +344,11 @@ def seen_by(model: AuditedModel, people: People, pool: People | None, options: A
         people = as_seen_by(model, people, options)
         people = in_units(people, unit_of_weight(people))
         return people, people
+    if people.has_labels != pool.has_labels:
+        raise InvalidInputError(
+            "Labels, `y` (--label), are needed for both the audited people and the reference, or for neither: people "
+            "are matched within a label."
+        )
     for name, what, why in (
         ("decisions", "`decisions` are", "because matches come from there"),
         ("clusters", "`clusters` are", "because the same applicants may be in both"),
@@ -347,7 +359,7 @@ def seen_by(model: AuditedModel, people: People, pool: People | None, options: A
                 f"{what} needed for both the audited people and the reference, {why}: pass "
                 f'`reference={{"X": ..., "y": ..., "sensitive_features": ..., "{name}": ...}}` with `{name}`.'
             )
-    pool = as_seen_by(model, pool, options, prefix="reference ", where="the reference")
+    pool = as_seen_by(model, replace(pool, columns=people.columns), options, prefix="reference ", where="the reference")
     people = as_seen_by(model, people, options, pool=pool)
     unit = unit_of_weight(pool)
     return in_units(people, unit), in_units(pool, unit)
@@ -385,7 +397,7 @@ def _finished(
     attributions = found.attributions, found.scored.match_attributions
     if not reference.scope.attributions:  # a score alone was put where attributions are
         attributions = np.full_like(attributions[0], np.nan), np.full_like(attributions[1], np.nan)
-    hashes = {"scores": fingerprint_numbers(output.pairs["person"], output.pairs["score"])}
+    hashes = {"scores": fingerprint_numbers(np.sort(output.pairs["score"]))}
     return finish(
         reference,
         batches,
@@ -422,8 +434,9 @@ def sensitivity(
 
     Returns
     -------
-    Table with columns left_out ("none" first), cec, excess, low, high, p_value, regime_b, regime_b_excess,
-    median_distance.
+    Table with columns left_out ("none" first), group, reference, score_gap, score_gap_low, score_gap_high,
+    score_gap_p_value (of the two groups that differ most clearly with all features), cec, excess, low, high, p_value
+    (of the excess), regime_b, regime_b_excess, median_distance.
 
     Examples
     --------
@@ -436,26 +449,44 @@ def sensitivity(
     ['none', 'income', 'credit_score']
     """
     features = check_columns(financial_features, list(as_table(X).columns), "financial_features")
+    return sensitivity_of(features, lambda kept: audit(model, X, y, financial_features=kept, **settings))
+
+
+def sensitivity_of(features: Sequence[str], audited: Callable[[list[str]], AuditResult]) -> pd.DataFrame:
+    """The table of `sensitivity`, from a function that runs the audit with some of the financial features."""
     if len(features) < 2:
         raise InvalidInputError(
-            f"At least two financial features are needed so that one can be left out, got {features}."
+            f"At least two financial features are needed so that one can be left out, got {list(features)}."
         )
-
-    def row(left_out: str) -> dict[str, Any]:
-        kept = [feature for feature in features if feature != left_out]
-        result = audit(model, X, y, financial_features=kept, **settings)
-        found = result.to_dict()
-        low, high = found["cec"].get("excess_ci", (np.nan, np.nan))
-        return {
-            "left_out": left_out,
-            "cec": found["cec"]["mean"],
-            "excess": found["cec"].get("excess", np.nan),
-            "low": low,
-            "high": high,
-            "p_value": found["cec"].get("p_value", np.nan),
-            "regime_b": found["regimes"]["B"],
-            "regime_b_excess": found["cec"].get("regime_b_excess", np.nan),
-            "median_distance": result.matching.distance_quantiles[0.5],
-        }
-
-    return pd.DataFrame([row(left_out) for left_out in ("none", *features)])
+    sides: tuple[str, str] | None = None
+    rows = []
+    for left_out in ("none", *features):
+        result = audited([feature for feature in features if feature != left_out])
+        summary, evidence = result.to_dict(), result.evidence
+        gap = None
+        if evidence is not None:
+            sides = sides or (evidence.largest_score_gap.group, evidence.largest_score_gap.reference)
+            gap = next((gap for gap in evidence.score_gaps if (gap.group, gap.reference) == sides), None)
+        total = Estimate(np.nan) if gap is None else gap.total
+        cec, (group, reference) = summary["cec"], sides or (None, None)
+        low, high = cec.get("excess_ci", (np.nan, np.nan))
+        rows.append(
+            {
+                "left_out": left_out,
+                "group": group,
+                "reference": reference,
+                "score_gap": total.value,
+                "score_gap_low": total.low,
+                "score_gap_high": total.high,
+                "score_gap_p_value": total.p_value,
+                "cec": cec["mean"],
+                "excess": cec.get("excess", np.nan),
+                "low": low,
+                "high": high,
+                "p_value": cec.get("p_value", np.nan),
+                "regime_b": summary["regimes"]["B"],
+                "regime_b_excess": cec.get("regime_b_excess", np.nan),
+                "median_distance": result.matching.distance_quantiles[0.5],
+            }
+        )
+    return pd.DataFrame(rows)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from evenhand.inputs.people import People
 from evenhand.matching import MatchSums, Pairs
 from evenhand.metrics.cec import REGIMES, assign_regimes
 from evenhand.metrics.estimate import RowWeights
-from evenhand.metrics.reason_codes import ReasonCounts
+from evenhand.metrics.reason_codes import DeclinedPeople, ReasonCounts
 from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.scoring import score_pairs
@@ -115,7 +116,8 @@ class ScoreCounts:
         """Count people; those with a weight of 0 are not counted."""
         rows = np.flatnonzero(weight > 0)
         counted = weight[rows]
-        columns = (score[rows], group[rows], label[rows], decision[rows])
+        # Equal scores may differ in their last digits between batches.
+        columns = (np.round(score[rows], 12), group[rows], label[rows], decision[rows])
         return cls.of(*columns, np.ones(len(rows), dtype=np.int64), counted, counted**2)
 
     @classmethod
@@ -162,6 +164,56 @@ def _by_score(score: Floats, code: Ints) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
+class ClusteredPeople(ScoreCounts):
+    """Counted people one by one, kept where clusters are given, because a cluster may have people in several batches.
+
+    Attributes
+    ----------
+    cluster
+        The hash of each person's cluster; once all batches are together (`joined`), its number, and 0 for a person who
+        is alone.
+    reasons
+        Principal reasons of the declined, of shape (n, k).
+    by
+        Values of each column to split by.
+    """
+
+    cluster: NDArray[np.uint64] | Ints
+    reasons: Ints
+    by: Mapping[str, NDArray[np.str_]]
+
+    @property
+    def weights(self) -> RowWeights:
+        """The weights and clusters of the people."""
+        return replace(super().weights, clusters=self.cluster.astype(np.int64))
+
+    @property
+    def declined(self) -> DeclinedPeople:
+        """The declined, with their reasons."""
+        rows = self.decision == 0
+        return DeclinedPeople(self.reasons[rows], self.group[rows], self.weights.rows(rows))
+
+    def __add__(self, other: ScoreCounts) -> ClusteredPeople:
+        assert isinstance(other, ClusteredPeople)
+        plain = {f.name: np.concatenate([getattr(self, f.name), getattr(other, f.name)]) for f in fields(self)[:-1]}
+        by = {name: np.concatenate([values, other.by[name]]) for name, values in self.by.items()}
+        return ClusteredPeople(**plain, by=by)
+
+    def joined(self) -> ClusteredPeople | None:
+        """The people of all batches, in an order that does not depend on the batches; None if everyone is alone."""
+        hashes, code, size = np.unique(self.cluster, return_inverse=True, return_counts=True)
+        shared = (size > 1) & (hashes != 0)
+        if not shared.any():
+            return None
+        number = np.where(shared, np.cumsum(shared), 0)[code]
+        keys = (*self.by.values(), *self.reasons.T, self.weight, self.decision, self.label, self.group)
+        order = np.lexsort((*keys, self.cluster, self.score))
+        plain = {f.name: getattr(self, f.name)[order] for f in fields(self)[:-1]}
+        by = {name: values[order] for name, values in self.by.items()}
+        return replace(ClusteredPeople(**plain, by=by), cluster=number[order])
+
+
+@dataclass(frozen=True, eq=False)
 class AuditSums:
     """Counts and sums over people and pairs; those of parts of the people can be added.
 
@@ -201,6 +253,8 @@ class AuditSums:
         Prints that show whether two audits are of the same people: see `auditing.identities.people_prints`.
     reasons
         Sums over declined people.
+    people
+        The people one by one, if clusters are given.
     """
 
     n_people: Ints
@@ -225,6 +279,17 @@ class AuditSums:
     attribution_method: str
     prints: NDArray[np.uint64]
     reasons: ReasonCounts
+    people: ClusteredPeople | None = None
+
+    @cached_property
+    def clustered(self) -> ClusteredPeople | None:
+        """The people of all batches, if some are of the same cluster."""
+        return None if self.people is None else self.people.joined()
+
+    @property
+    def rows(self) -> ScoreCounts:
+        """People by score, label, group and decision, or one by one if some are of the same cluster."""
+        return self.clustered or self.scores
 
     @classmethod
     def of(
@@ -281,6 +346,7 @@ class AuditSums:
             attribution_method=own.method,
             prints=people_prints(people),
             reasons=reasons.counts(people.groups, pairs.person),
+            people=_clustered(people, score, decision, reasons),
         )
 
     def __add__(self, other: AuditSums) -> AuditSums:
@@ -299,6 +365,25 @@ class AuditSums:
             "attribution_method": self.attribution_method,
         }
         return AuditSums(**{f.name: added(f.name) for f in fields(self) if f.name not in special}, **special)
+
+
+def _clustered(people: People, score: Floats, decision: Ints, reasons: BatchReasons) -> ClusteredPeople | None:
+    if people.clusters is None:
+        return None
+    rows = np.flatnonzero(people.weight > 0)
+    weight = people.weight[rows]
+    return ClusteredPeople(
+        score=score[rows],
+        group=people.groups.codes[rows],
+        label=people.labels[rows],
+        decision=decision[rows],
+        count=np.ones(len(rows), dtype=np.int64),
+        weight=weight,
+        square=weight**2,
+        cluster=people.clusters[rows],
+        reasons=reasons.people.codes[rows],
+        by={name: values[rows] for name, values in people.by.items()},
+    )
 
 
 def _weights(codes: Ints, weight: Floats, n_codes: int) -> Floats:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from typing import Any, Protocol
@@ -14,8 +14,11 @@ from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batch import AuditSums, BatchFindings
 from evenhand.auditing.summary import merge_distributions, pair_distributions
 from evenhand.auditing.triples import return_much_freed_memory
+from evenhand.metrics.score_gap import LeafPeople
 from evenhand.metrics.triples import KeptTriples, Parts, Triples
 from evenhand.system.threads import ONE_THREAD, Crew, sum_in_order
+
+_ROWS_AT_ONCE = 65_536  # people in leaves who are worked on together
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +64,7 @@ class BatchOutput:
         The small results.
     pairs
         The pair table; q-values are not known yet.
-    triples, nulls
+    triples, leaf_people, nulls
         Of the evidence; None without evidence.
     screened, screened_groups
         Features and groups of the people who are screened for proxies.
@@ -72,6 +75,7 @@ class BatchOutput:
     record: BatchRecord
     pairs: pd.DataFrame | None = None
     triples: Triples | None = None
+    leaf_people: LeafPeople | None = None
     nulls: PairNulls | None = None
     screened: pd.DataFrame | None = None
     screened_groups: Ints | None = None
@@ -124,6 +128,7 @@ class BatchOutput:
             ),
             pairs=pairs,
             triples=None if evidence is None else evidence.triples,
+            leaf_people=None if evidence is None else evidence.leaf_people,
             nulls=nulls,
             screened=people.table.iloc[screened],
             screened_groups=people.groups.codes[screened],
@@ -159,6 +164,9 @@ class FinishedBatches(Protocol):
 
     def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts:
         """The triples of all batches, with each person's number within limits of distance."""
+
+    def leaf_people(self, merged: Merged) -> Iterable[LeafPeople]:
+        """The people of all batches in their leaves."""
 
     def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
         """Features and groups of the people of a batch who are screened for proxies; None for no one."""
@@ -278,6 +286,12 @@ class OneBatch:
         assert merged.sums.evidence is not None
         return_much_freed_memory(len(self.output.triples))
         return KeptTriples(self.output.triples.within(limits), n_reference, merged.sums.evidence.n_left_out)
+
+    def leaf_people(self, merged: Merged) -> Iterable[LeafPeople]:
+        """The people in their leaves, a few at a time."""
+        people = self.output.leaf_people
+        assert people is not None
+        return [people.rows(slice(k, k + _ROWS_AT_ONCE)) for k in range(0, max(len(people), 1), _ROWS_AT_ONCE)]
 
     def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
         """Features and groups of the people who are screened for proxies."""

@@ -15,12 +15,22 @@ from rich.console import Console, RenderableType
 
 from evenhand.auditing.reservations import with_associations
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.checking import ColumnCheck, GroupCheck, Severity, check_groups, check_table
+from evenhand.inputs.checking import (
+    MATCHED_ON_DECISION,
+    ColumnCheck,
+    GroupCheck,
+    Severity,
+    check_groups,
+    check_table,
+    closing_rows,
+)
+from evenhand.inputs.names import names_a_decision
 from evenhand.inputs.proposals import (
     Choice,
     Proposal,
     config_text,
     favorable_value,
+    propose_clusters,
     propose_financial,
     propose_group,
     propose_label,
@@ -29,7 +39,16 @@ from evenhand.inputs.validation import as_table, category_text, check_columns, p
 from evenhand.report.check_page import check_page, terminal_check
 from evenhand.system.files import write_text
 
-_DROPPED = ("saved index", "id", "date", "free text", "constant", "known after the decision", "leaks the label")
+_DROPPED = (
+    "saved index",
+    "id",
+    "repeated id",
+    "date",
+    "free text",
+    "constant",
+    "known after the decision",
+    "leaks the label",
+)
 _GIVEN = "you named it"
 
 
@@ -65,12 +84,16 @@ class CheckResult:
         Each column: type, missing and distinct values, range, and what is suspicious.
     groups
         Sizes of the groups and similar names; None if no group is named or found.
-    label, group, financial
+    label, group, financial, clusters
         The columns given or proposed for each role, and why; None if there are none.
     positive_label
-        The value of the label that is favorable, and why; None if it is 1.
+        The value of the label that is favorable, and why; None without a label, or if it must be asked.
+    question
+        What must be asked about the favorable value of the label; empty if it is clear.
     dropped
         Columns that were not checked.
+    closing
+        Last rows that are not people, such as totals and sources, by their texts.
     n_without_label
         People without a label.
     source
@@ -82,7 +105,10 @@ class CheckResult:
     label: Proposal | None
     group: Proposal | None
     financial: Proposal | None
+    clusters: Proposal | None
     positive_label: tuple[str, str] | None
+    question: str
+    closing: tuple[str, ...]
     dropped: tuple[str, ...]
     n_without_label: int
     source: str
@@ -95,12 +121,12 @@ class CheckResult:
     @property
     def problems(self) -> tuple[Problem, ...]:
         """Everything suspicious, the most serious first."""
-        parts = {*_names(self.label), *_names(self.group)}
+        parts = {*_names(self.label), *_names(self.group), *_names(self.clusters)}
         problems = [
             Problem(column.name, sign.kind, sign.severity, sign.sentence(column.name))
             for column in self.checks
             for sign in column.signs
-            if column.name not in parts or sign.kind in ("constant", "date", "saved index")
+            if column.name not in parts or sign.kind in ("constant", "date", "saved index", "repeated id")
         ]
         if self.groups is not None:
             severities: dict[str, Severity] = {"small groups": "note", "many groups": "refuse", "one group": "refuse"}
@@ -108,13 +134,23 @@ class CheckResult:
                 problems.append(Problem(self.groups.name, kind, severities.get(kind, "warn"), sentence))
         if self.n_without_label and self.label is not None:
             sentence = f"{self.n_without_label:,} people have no label; `drop_missing` leaves them out and counts them."
-            problems.append(Problem(" & ".join(self.label.columns), "missing label", "warn", sentence))
+            problems.append(Problem(self.label.columns[0], "missing label", "warn", sentence))
+        label = " & ".join(_names(self.label))
+        if self.question:
+            sentence = f"{self.question} Say it with `positive_label` (--positive-label)."
+            problems.append(Problem(label, "favorable value", "refuse", sentence))
+        if names_a_decision(label):
+            problems.append(Problem(label, "label is a decision", "warn", f"The label {label!r} {MATCHED_ON_DECISION}"))
+        if self.closing:
+            shown = ", ".join(map(repr, self.closing))
+            sentence = f"The last rows are not applicants: {shown}. Remove them, or they count as people."
+            problems.append(Problem("", "closing rows", "refuse", sentence))
         order = ("refuse", "warn", "note")
         return tuple(sorted(problems, key=lambda problem: order.index(problem.severity)))
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data, from which page, terminal output and JSON are made."""
-        roles = {"financial": self.financial, "group": self.group, "label": self.label}
+        roles = {"clusters": self.clusters, "financial": self.financial, "group": self.group, "label": self.label}
         parts = dict.fromkeys(self._dropped(), "left out")
         parts |= {name: role for role, proposal in roles.items() for name in _names(proposal)}
         return {
@@ -129,7 +165,10 @@ class CheckResult:
                     "distinct": column.n_distinct,
                     "holds": column.holds,
                     "suspicious": ", ".join(
-                        sign.kind for sign in column.signs if column.name not in _names(self.label)
+                        sign.kind
+                        for sign in column.signs
+                        if column.name not in _names(self.label)
+                        and not (column.name in _names(self.group) and sign.kind == "protected characteristic")
                     ),
                 }
                 for column in self.checks
@@ -138,6 +177,7 @@ class CheckResult:
             "groups": None if self.groups is None else {"name": self.groups.name, "counts": dict(self.groups.counts)},
             "proposals": {role: one and asdict(one) for role, one in reversed(roles.items())},
             "positive_label": None if self.positive_label is None else self.positive_label[0],
+            "question": self.question,
             "config": self.config(),
         }
 
@@ -148,9 +188,9 @@ class CheckResult:
                 "The column of the true outcome.", "label", next(iter(_names(self.label)), None), _reason(self.label)
             )
         ]
-        if self.positive_label is not None:
+        if self.positive_label is not None or self.question:
             about = "The value of the label that is good for the applicant."
-            choices.append(Choice(about, "positive_label", *self.positive_label))
+            choices.append(Choice(about, "positive_label", *(self.positive_label or (None, self.question))))
         about = "Columns on which two people must be similar to be comparable: the choice that matters most."
         groups, finances = _names(self.group) or None, _names(self.financial) or None
         choices += [
@@ -160,6 +200,9 @@ class CheckResult:
                 "Columns that are not inputs. If the model names its inputs, those are used.", "drop", self._dropped()
             ),
         ]
+        if self.clusters is not None:
+            about = "The column that says which rows are the same applicant's, who counts once."
+            choices.append(Choice(about, "clusters", self.clusters.columns[0], _reason(self.clusters)))
         n_groupless = 0 if self.groups is None else self.groups.n_missing
         if n_groupless or self.n_without_label:
             about = "Leave out people without a label or group; the report counts them."
@@ -174,7 +217,7 @@ class CheckResult:
 
     def _dropped(self) -> dict[str, str]:
         """Columns that should not be inputs, and why."""
-        parts = {*_names(self.label), *_names(self.group), *_names(self.financial)}
+        parts = {*_names(self.label), *_names(self.group), *_names(self.financial), *_names(self.clusters)}
         signs = {
             column.name: next(sign.clause for sign in column.signs if sign.kind in _DROPPED)
             for column in self.checks
@@ -217,8 +260,8 @@ def check(
     """Check a table before it is audited.
 
     Each column is checked for signs of an id, a date, a saved index, numbers stored as text, sentinels such as -999,
-    and values known only after the decision. If a label and groups are known, columns that nearly determine them are
-    found too. Roles that are not given are proposed.
+    extreme values, names of protected characteristics, and values known only after the decision. If a label and groups
+    are known, columns that nearly determine them are found too. Roles that are not given are proposed.
 
     Parameters
     ----------
@@ -245,10 +288,10 @@ def check(
     --------
     >>> table = pd.DataFrame({"Unnamed: 0": range(60), "income": [10.5, 20, 30, -999, 41] * 12,
     ...                       "sex": ["f", "m"] * 30, "approved": [0, 1, 1] * 20})
-    >>> found = check(table)
-    >>> [(problem.column, problem.kind) for problem in found.problems]
-    [('Unnamed: 0', 'saved index'), ('income', 'sentinel')]
-    >>> found.label.columns, found.group.columns, found.financial.columns
+    >>> checked = check(table)
+    >>> [(problem.column, problem.kind) for problem in checked.problems]
+    [('Unnamed: 0', 'saved index'), ('income', 'sentinel'), ('approved', 'label is a decision')]
+    >>> checked.label.columns, checked.group.columns, checked.financial.columns
     (('approved',), ('sex',), ('income',))
     """
     table = as_table(X)
@@ -258,7 +301,7 @@ def check(
     label, label_columns = _role(table, y, propose_label(checks), "y", "--label")
     group, group_columns = _role(table, sensitive_features, propose_group(checks), "sensitive_features", "--group")
     parts = {*_names(label), *_names(group)}
-    favorable, positive, n_without_label = pd.Series(np.nan, index=table.index), None, 0
+    favorable, positive, question, n_without_label = pd.Series(np.nan, index=table.index), None, "", 0
     if label is not None and label_columns is not None:
         labels = label_columns.iloc[:, 0]
         texts = labels.astype(object).map(category_text, na_action="ignore").str.strip()
@@ -266,9 +309,10 @@ def check(
             raise InvalidInputError(
                 f"`positive_label` {positive_label!r} is not a value of the label {label.columns[0]!r}."
             )
-        guess = favorable_value(labels, label.columns[0])
-        positive = guess if positive_label is None else (positive_label, _GIVEN)
-        is_favorable = texts == ("1" if positive is None else positive[0])
+        value, why = favorable_value(labels, label.columns[0]) if positive_label is None else (positive_label, _GIVEN)
+        positive, question = ((value, why), "") if value is not None else (None, why)
+        # Which of two values is favorable does not matter to how well a column predicts it.
+        is_favorable = texts == (texts.dropna().min() if value is None else value)
         favorable, n_without_label = is_favorable.astype(float).mask(labels.isna()), int(labels.isna().sum())
     groups = None if group_columns is None else _joined(group_columns)
     told_apart = None if groups is None else groups.map(plain_name, na_action="ignore")
@@ -284,7 +328,10 @@ def check(
         label=label,
         group=group,
         financial=financial,
+        clusters=propose_clusters(checks),
         positive_label=positive,
+        question=question,
+        closing=closing_rows(table),
         dropped=dropped,
         n_without_label=n_without_label,
         source=source,

@@ -20,6 +20,7 @@ from evenhand.auditing.batches import BatchOutput, BatchRecord, OneBatch, merge_
 from evenhand.auditing.evidence import Evidence, FeatureGap, Influences, gather_evidence
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.result import AuditResult
+from evenhand.auditing.sections.outcome import with_one_interval
 from evenhand.auditing.summary import Outcome, PairMetrics
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.group_probabilities import FEWEST_EXPECTED
@@ -29,7 +30,15 @@ from evenhand.metrics.adjustment import holm
 from evenhand.metrics.cec import REGIMES
 from evenhand.metrics.disparity import GroupApproval, approval_disparity, outcome_gaps
 from evenhand.metrics.disparity.intervals import SOFT_NOTE
-from evenhand.metrics.estimate import Estimate, normal_quantile, not_estimable, p_above, p_two_sided
+from evenhand.metrics.estimate import (
+    Estimate,
+    normal_quantile,
+    not_estimable,
+    p_above,
+    p_two_sided,
+    size_found,
+    student_quantile,
+)
 from evenhand.metrics.excess import excess_columns
 from evenhand.metrics.pooling import DrawnEstimate, Pooled, group_means, pool, pooled_influence
 from evenhand.metrics.score_gap import smallest_p_values
@@ -199,7 +208,8 @@ def _audited(reference: Fitted, people: People, pool_of_people: People, against:
     batch = audit_batch(fitted, people)
     evidence = None
     if batch.evidence is not None:
-        output = BatchOutput(BatchRecord(0, {}, batch.sums, {}), triples=batch.evidence.triples)
+        record, evidence_of = BatchRecord(0, {}, batch.sums, {}), batch.evidence
+        output = BatchOutput(record, triples=evidence_of.triples, leaf_people=evidence_of.leaf_people)
         batches = OneBatch(output, Threads(torch.get_num_threads()))
         merged = merge_batches(batches)
         assert merged is not None
@@ -339,16 +349,24 @@ def _pooled_evidence(
     influences = {key: pooled_influence(by_name[key]) for key in names}
     gaps = []
     for k, gap in enumerate(first.score_gaps):
+        if (
+            len({draw.score_gaps[k].total.value for draw in draws}) == 1
+        ):  # groups are known: shuffles hold for all draws
+            gaps.append(gap)
+            continue
         sides = (gap.group, gap.reference)
         inputs = [DrawKey("input", *sides, row.feature) for row in gap.features]
-        adjusted, smallest = smallest_p_values(
-            [estimates[key].p_value for key in inputs], _correlation([influences[key] for key in inputs]), random_state
-        )
+        p_values = np.array([estimates[key].p_value for key in inputs])
+        correlation = _correlation([influences[key] for key in inputs])
+        rng = np.random.default_rng(random_state)
+        is_tested = np.isfinite(p_values) & np.isfinite([row.p_adjusted for row in gap.features])  # not of finances
+        adjusted, level = smallest_p_values(p_values, correlation, np.flatnonzero(is_tested), rng)
         parts: dict[str, Any] = {place: estimates[DrawKey(name, *sides)] for name, place in _SCORE_GAPS.items()}
         of_draws = [draw.score_gaps[k] for draw in draws]
-        parts |= _means(of_draws, "n_people", "n_pairs", "n_favor_group", "n_favor_reference")
-        features = (FeatureGap(key.feature, estimates[key], float(p)) for key, p in zip(inputs, adjusted, strict=True))
-        gaps.append(replace(gap, **parts, features=tuple(features), smallest_p=smallest))
+        parts |= _means(of_draws, "n_people", "n_alone")
+        features = tuple(_pooled_input(estimates[key], key, p, level) for key, p in zip(inputs, adjusted, strict=True))
+        smallest = float(np.nanmin(adjusted, initial=1.0)) if inputs else math.nan
+        gaps.append(replace(gap, **parts, features=features, smallest_p=smallest, shuffles=()))
     adjusted = holm([gap.total.p_value for gap in gaps])
     excesses: dict[str, Any] = {place: estimates[DrawKey(name)] for name, place in _EXCESSES.items()}
     return replace(
@@ -358,6 +376,14 @@ def _pooled_evidence(
         score_gaps=tuple(replace(gap, p_adjusted=float(p)) for gap, p in zip(gaps, adjusted, strict=True)),
         influences=Influences.of({key.influences: of for key, of in influences.items() if of is not None}),
     )
+
+
+def _pooled_input(pooled: Estimate, key: DrawKey, p_adjusted: float, level: float) -> FeatureGap:
+    """The part of an input, with an interval that holds for all inputs at once."""
+    half = student_quantile(1 - level, pooled.df) * pooled.standard_error if pooled.standard_error > 0 else 0.0
+    estimate = replace(pooled, low=pooled.value - half, high=pooled.value + half)
+    found = size_found(pooled.standard_error, pooled.df, level, sides=2) if half else 0.0
+    return FeatureGap(key.feature, estimate, float(p_adjusted), found)
 
 
 def _with_note(key: DrawKey, draws: Sequence[DrawnEstimate], pooled: Pooled) -> Estimate:
@@ -423,16 +449,17 @@ def _pooled_outcome(outcome: Outcome, pooled: Mapping[DrawKey, Pooled], expected
             note=test.note,
         )
 
+    approvals = replace(
+        table, is_probabilistic=True, groups=tuple(approval(row) for row in table.groups), note=SOFT_NOTE
+    )
     return replace(
         outcome,
         metrics={
             **outcome.metrics,
             **{name: Estimate(gaps[name].value, note=gaps[name].note) for name in ("eo_gap", "sp_gap")},
         },
-        gaps=gaps,
-        approvals=replace(
-            table, is_probabilistic=True, groups=tuple(approval(row) for row in table.groups), note=SOFT_NOTE
-        ),
+        gaps=with_one_interval(gaps, approvals),
+        approvals=approvals,
     )
 
 

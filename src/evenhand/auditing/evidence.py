@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,12 @@ from evenhand.auditing.scope import DECISION_UNIT, Scope
 from evenhand.auditing.summary import quantiles_of_parts
 from evenhand.auditing.triples import EvidenceSums
 from evenhand.exceptions import DataFileError
+from evenhand.matching.neighbors import TIE_TOLERANCE
 from evenhand.matching.placebos import N_NEAR
+from evenhand.metrics import score_gap as gaps
 from evenhand.metrics.adjustment import NullScores, holm
 from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided
 from evenhand.metrics.excess import estimate_excesses, excess_influence
-from evenhand.metrics.score_gap import FinanceControls, GroupGap, group_gap, smallest_p_values
 from evenhand.metrics.triples import (
     Design,
     KeptTriples,
@@ -244,13 +246,20 @@ class FeatureGap:
 
     Attributes
     ----------
+    estimate
+        Its interval holds for all inputs at once.
     p_adjusted
-        Adjusted for the number of inputs and their correlation; NaN if too few people have the input.
+        Adjusted for the number of inputs and their correlation; NaN for finances.
+    detectable
+        The smallest part that the test finds in 80% of cases.
+
+    Finances are equal here: their part comes from how they interact with other inputs, and is not tested.
     """
 
     feature: str
     estimate: Estimate
     p_adjusted: float
+    detectable: float
 
 
 @dataclass(frozen=True)
@@ -263,17 +272,18 @@ class ScoreGap:
         Unit of `total` and of the features: ``"log-odds"`` or ``"probability"``, the scale of the explanations, or the
         unit of a value.
     total, probability, decision
-        The gap in that unit, in probability, and in the share of favorable decisions.
+        The gap in that unit, in probability, and in the share of favorable decisions. Scores and probabilities are
+        those of the favorable outcome; a value is in its unit as given, whichever end is good.
     features
         The part of each input, in the order of the table's columns.
     smallest_p
         The smallest adjusted p-value of an input.
     p_adjusted
         The p-value of `total`, adjusted for the number of pairs of groups (Holm).
-    n_people, n_pairs
-        People compared, and their pairs.
-    n_favor_group, n_favor_reference
-        Pairs with different decisions, by the group they favor; None without decisions.
+    n_people, n_alone
+        People in leaves with both groups, and in leaves with one of the two, who say nothing about a gap.
+    shuffles
+        How the gap, and the part of the clearest input, are distributed if group labels are reshuffled.
     """
 
     group: str
@@ -286,9 +296,8 @@ class ScoreGap:
     smallest_p: float
     p_adjusted: float
     n_people: int
-    n_pairs: int
-    n_favor_group: int | None
-    n_favor_reference: int | None
+    n_alone: int
+    shuffles: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def metrics(self) -> dict[str, Any]:
@@ -309,69 +318,88 @@ class ScoreGap:
         """Plain data for JSON; the largest features first."""
         features = sorted(self.features, key=lambda f: -abs(np.nan_to_num(f.estimate.value)))
         gaps = {name: _with_detectable(getattr(self, name)) for name in ("total", "probability", "decision")}
-        shown = [{"feature": f.feature, **_with_detectable(f.estimate), "p_adjusted": f.p_adjusted} for f in features]
-        return {**vars(self), **gaps, "features": shown}
+        shown = [
+            {"feature": f.feature, **f.estimate.to_dict(), "detectable": f.detectable, "p_adjusted": f.p_adjusted}
+            for f in features
+        ]
+        return {**vars(self), **gaps, "features": shown, "shuffles": [dict(one) for one in self.shuffles]}
 
 
 def _with_detectable(estimate: Estimate) -> dict[str, Any]:
     return {**estimate.to_dict(), "detectable": estimate.detectable}
 
 
+@dataclass(frozen=True)
+class SegmentGap:
+    """A score gap among people with one value of a column; `p_adjusted` is Holm's over all rows of the column."""
+
+    column: str
+    value: str
+    gap: ScoreGap
+    p_adjusted: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for JSON."""
+        return {"column": self.column, "value": self.value, **self.gap.to_dict(), "p_adjusted": self.p_adjusted}
+
+
 def estimate_score_gaps(
     reference: Fitted,
-    triples: Parts,
+    parts: gaps.Parts,
     features: Sequence[str],
     reference_group: str,
-    buckets: NDArray[np.int64],
-    present: Present,
     crew: Crew = ONE_THREAD,
 ) -> tuple[tuple[ScoreGap, ...], dict[str, NDArray[np.float64]]]:
     """Score gaps of every two groups, and people's influences on them by name.
 
-    If the reference group is one of the two, it is the second.
+    If the reference group is one of the two, it is the second. If the user chose it, it always is.
 
     Parameters
     ----------
     reference
         What was fitted once.
-    triples
-        Pairs, with the score of the person with the match's finances minus that of the match.
+    parts
+        The people in their leaves.
     features
         Names of the inputs.
     reference_group
         The group that the others are compared with first.
-    buckets
-        Of the people of the reference.
-    present
-        What occurs among the triples.
     crew
         Who works on parts at the same time.
     """
+    assert reference.evidence is not None
     names = reference.pool.groups.names
     first = names.index(reference_group)
     order = [first, *(code for code in range(len(names)) if code != first)]
-    controls = FinanceControls.of(reference.matcher.points, reference.pool.x.device)
-    found: list[ScoreGap] = []
-    influences: dict[str, NDArray[np.float64]] = {}
-    by_groups = ByGroups.of(triples, len(names))
-    for place, held_against in enumerate(order):
-        for group in order[place + 1 :]:
-            some = by_groups.between(group, held_against)
-            estimated = group_gap(
-                some.parts,
-                controls,
-                group,
-                held_against,
-                buckets,
-                decisions=[len(features) + 2],
-                crew=crew,
-            )
-            found.append(_between(reference, present, estimated, features, group, held_against))
-            keys = _keys(features, names[group], names[held_against])
-            if len(estimated.influence):
-                influences |= dict(zip(keys, estimated.influence.T, strict=True))
+    others = order if reference.settings.reference_group is None else order[:1]
+    sides = [(group, other) for place, other in enumerate(others) for group in order[place + 1 :]]
+    is_turned = reference.settings.unit is not None and reference.settings.favorable == "low"
+    estimated = gaps.group_gaps(
+        partial(_as_given, parts, len(features) + 1) if is_turned else parts,
+        reference.evidence.controls,
+        sides,
+        len(names),
+        ~np.isin(features, reference.settings.financial_features),
+        is_given=reference.pool.identity.is_given,
+        random_state=reference.settings.random_state,
+        crew=crew,
+    )
+    found = [_between(reference, gap, features, *two) for gap, two in zip(estimated, sides, strict=True)]
+    influences = {
+        key: column
+        for gap, two in zip(estimated, sides, strict=True)
+        for key, column in zip(_keys(features, *(names[code] for code in two)), gap.influence.T, strict=True)
+        if len(gap.influence)
+    }
     adjusted = holm([gap.total.p_value for gap in found])
     return tuple(replace(gap, p_adjusted=float(p)) for gap, p in zip(found, adjusted, strict=True)), influences
+
+
+def _as_given(parts: gaps.Parts, n_columns: int) -> Iterable[gaps.LeafPeople]:
+    """The people with values in the unit as given, which are scored with the opposite sign if low ones are good."""
+    for part in parts():
+        sign = np.where(np.arange(part.values.shape[1]) < n_columns, -1, 1).astype(np.float32)
+        yield replace(part, values=part.values * sign)
 
 
 def _keys(features: Sequence[str], group: str, reference: str) -> list[str]:
@@ -383,45 +411,54 @@ def _keys(features: Sequence[str], group: str, reference: str) -> list[str]:
 
 
 def _between(
-    reference: Fitted,
-    present: Present,
-    found: GroupGap,
-    features: Sequence[str],
-    group: int,
-    reference_group: int,
+    reference: Fitted, estimated: gaps.GroupGap, features: Sequence[str], group: int, reference_group: int
 ) -> ScoreGap:
-    names, n = reference.pool.groups.names, len(features)
-    columns = found.columns or (not_estimable("no one is compared"),) * (n + 3)
-    adjusted, smallest = smallest_p_values(
-        [column.p_value for column in columns[:n]], found.correlation[:n, :n], reference.settings.random_state
-    )
-    scope, favored = reference.scope, _favored(present.differing, group, reference_group)
-    rows = zip(features, columns[:n], adjusted, strict=True) if scope.attributions else ()
-    is_decision = scope.outcome == "decision"
+    names, n, scope = reference.pool.groups.names, len(features), reference.scope
+    columns, is_decision = estimated.columns, scope.outcome == "decision"
+    rows = zip(features, columns[:n], estimated.p_adjusted.tolist(), estimated.detectable.tolist()[:n], strict=True)
+    total, is_tested = n + 2 if is_decision else n, scope.attributions and estimated.n_people > 0
+    shown = {k: None if k >= n else features[k] for k in estimated.shuffles if k >= n or scope.attributions}
     return ScoreGap(
         group=names[group],
         reference=names[reference_group],
         unit=DECISION_UNIT if is_decision else reference.settings.unit or reference.model.output,
-        total=columns[n + 2] if is_decision else columns[n],
+        total=columns[total],
         probability=columns[n + 1] if scope.outcome == "score" else not_estimable("the outcome is not a probability"),
         decision=columns[n + 2] if scope.decisions else not_estimable("there are no decisions"),
-        features=tuple(FeatureGap(name, column, float(p)) for name, column, p in rows),
-        smallest_p=smallest if scope.attributions else float("nan"),
-        p_adjusted=float("nan"),
-        n_people=found.n_people,
-        n_pairs=found.n_pairs,
-        n_favor_group=favored[group] if scope.decisions else None,
-        n_favor_reference=favored[reference_group] if scope.decisions else None,
+        features=tuple(FeatureGap(*row) for row in rows) if scope.attributions else (),
+        smallest_p=float(np.nanmin(estimated.p_adjusted, initial=1.0)) if is_tested else math.nan,
+        p_adjusted=math.nan,
+        n_people=estimated.n_people,
+        n_alone=estimated.n_alone,
+        shuffles=tuple({"feature": feature, **asdict(estimated.shuffles[k])} for k, feature in shown.items()),
     )
 
 
-def _favored(differing: NDArray[np.int64], group: int, reference_group: int) -> dict[int, int]:
-    """Pairs with different decisions, by the group of the one with the favorable decision."""
-    sides = ((group, reference_group), (reference_group, group))
-    return {own: int(differing[own, other, 1] + differing[other, own, 0]) for own, other in sides}
+def segment_gaps(
+    reference: Fitted,
+    parts: gaps.Parts,
+    features: Sequence[str],
+    reference_group: str,
+    by: Mapping[str, Sequence[str]],
+    crew: Crew = ONE_THREAD,
+) -> tuple[SegmentGap, ...]:
+    """Score gaps with the reference group within each value of the columns to split by."""
+    found: list[SegmentGap] = []
+    for column, values in by.items():
+        rows: list[tuple[str, ScoreGap]] = []
+        for code, value in enumerate(values):
+
+            def within(column: str = column, code: int = code) -> Iterable[gaps.LeafPeople]:
+                return (part.rows(part.by[column] == code) for part in parts())
+
+            inside, _ = estimate_score_gaps(reference, within, features, reference_group, crew)
+            rows += [(value, gap) for gap in inside if gap.reference == reference_group]
+        adjusted = holm([gap.total.p_value for _, gap in rows]).tolist()
+        found += [SegmentGap(column, value, gap, p) for (value, gap), p in zip(rows, adjusted, strict=True)]
+    return tuple(found)
 
 
-_LEVEL = 0.05
+_LEVEL, _QUESTIONS = 0.05, 4
 _THRESHOLDS = (0.1, 0.2, 0.3, 0.4, 0.5)
 
 
@@ -503,6 +540,8 @@ class Evidence:
         the excess share in Regime B at different consistency thresholds.
     score_gaps
         Differences in score between comparable people of two groups at equal finances, for every two groups.
+    segment_gaps
+        The same among people with one value of a column to split by.
     influences
         Of people on the answers to the four questions, for comparison with a different audit of the same people.
     """
@@ -527,11 +566,15 @@ class Evidence:
     by_matches: tuple[tuple[int, Estimate], ...]
     regime_b_by_threshold: tuple[tuple[float, Estimate], ...]
     score_gaps: tuple[ScoreGap, ...] = ()
+    segment_gaps: tuple[SegmentGap, ...] = ()
     influences: Influences | None = None
 
     @property
     def largest_score_gap(self) -> ScoreGap:
-        """The score gap with the smallest adjusted p-value of all pairs of groups."""
+        """The largest score gap that is clear after any adjustment; without one, that with the smallest p-value."""
+        clear = [gap for gap in self.score_gaps if gap.p_adjusted <= _LEVEL / _QUESTIONS]
+        if clear:
+            return max(clear, key=lambda gap: (abs(gap.total.value), gap.group, gap.reference))
         return min(self.score_gaps, key=lambda gap: (np.nan_to_num(gap.p_adjusted, nan=2.0), gap.group, gap.reference))
 
     @property
@@ -601,6 +644,7 @@ def estimate_evidence(
     crew: Crew = ONE_THREAD,
     device: torch.device | None = None,
     is_whole: bool = True,
+    reference_group: str | None = None,
 ) -> Evidence:
     """The evidence, from triples in one part or many.
 
@@ -622,9 +666,13 @@ def estimate_evidence(
         Where sums are computed; None for the CPU.
     is_whole
         Whether to include features, splits, weights and sensitivity.
+    reference_group
+        The group that splits and weights compare the others with; None for every two groups.
     """
     n_groups = len(design.groups)
     between = [(a, b) for a in range(n_groups) for b in range(a + 1, n_groups)] if is_whole else []
+    if reference_group is not None:
+        between = [two for two in between if reference_group in (design.groups[code] for code in two)]
     lost = scope.not_possible
     weighed = tuple(j for j, feature in enumerate(design.features) if feature not in design.without_weight)
     weighed = () if "weighing" in lost else weighed
@@ -702,7 +750,7 @@ def gather_evidence(
     limits: list[float] = []
     if is_whole:
         quarters = quantiles_of_parts(lambda: crew.in_order(batches.distances, numbers), DISTANCE_SHARES)
-        limits = [limit for limit in quarters if np.isfinite(limit)]
+        limits = [limit * (1 + TIE_TOLERANCE) for limit in quarters if np.isfinite(limit)]
     design = Design(
         features=features,
         groups=reference.pool.groups.names,
@@ -714,10 +762,21 @@ def gather_evidence(
     scope, device = reference.scope, reference.pool.x.device
     present = values_present(triples, len(design.groups), crew)
     buckets = person_buckets(reference.pool, reference.settings.financial_features)
-    gaps, influences = estimate_score_gaps(reference, triples, features, reference_group, buckets, present, crew)
+    in_leaves = partial(batches.leaf_people, merged)
+    score_gaps, influences = estimate_score_gaps(reference, in_leaves, features, reference_group, crew)
+    by_segment = segment_gaps(reference, in_leaves, features, reference_group, design.by, crew) if is_whole else ()
     if scope.attributions:
         evidence = estimate_evidence(
-            triples, sums.evidence, design, present, limits, scope, crew=crew, device=device, is_whole=is_whole
+            triples,
+            sums.evidence,
+            design,
+            present,
+            limits,
+            scope,
+            crew=crew,
+            device=device,
+            is_whole=is_whole,
+            reference_group=reference.settings.reference_group,
         )
         influences = {**excess_influences(triples, design, present, buckets, crew, device), **influences}
     else:
@@ -729,7 +788,7 @@ def gather_evidence(
         *(() if scope.decisions else ("score_gap_decision",)),
     )
     known = {name: values for name, values in influences.items() if not name.startswith(unknown)}
-    return replace(evidence, score_gaps=gaps, influences=Influences.of(known))
+    return replace(evidence, score_gaps=score_gaps, segment_gaps=by_segment, influences=Influences.of(known))
 
 
 def _unexplained(sums: EvidenceSums, scope: Scope) -> Evidence:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from scipy import stats
@@ -12,12 +12,14 @@ from scipy import stats
 from evenhand.auditing.options import FindingKey
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.estimate import Plain, size_found
-from evenhand.metrics.proxies import PERFECT_PROXY
-from evenhand.report.formatting import count, decimal, is_number, listed, p_value, percent
+from evenhand.metrics.proxies import PERFECT_PROXY, predicted_group
+from evenhand.report.formatting import count, decimal, is_number, listed, p_words, percent
 
 Data = Mapping[str, Any]
 
 _LEVEL = 0.05
+_DETERMINES = 0.995  # area under the ROC curve from which it is 1.00 in two digits
+_ROUNDING = 1e-6  # attributions are computed in single precision
 
 
 def within_limit(limit: float, estimates: Sequence[Data], *, has_side: bool) -> Literal["yes", "no", "open"]:
@@ -124,41 +126,91 @@ class Finding(Plain):
 
 
 def findings_of(summary: Data) -> tuple[Finding, ...]:
-    """The four findings of an audit's summary, strongest first; empty if the audit was run without evidence."""
+    """The four findings of an audit's summary; empty if the audit was run without evidence.
+
+    Answers with "yes" come first: a direct use of the group, the score gap, then the others, strongest first.
+    """
     if summary["evidence"] is None:
         return ()
     scope = summary.get("scope") or _WITH_MODEL
     impossible, limits = scope["not_possible"], summary["settings"].get("limits") or {}
     bases = [_basis(key, summary) for key in NAMES if key not in impossible]
-    adjusted = holm([basis["p_value"] for basis in bases]).tolist()
-    shared = {"n_asked": sum(is_number(basis["p_value"]) for basis in bases), "scope": scope}
+    # What is 0 without any error, such as the difference in weights of a linear model, is known, not tested.
+    tested = [math.nan if _is_known_zero(basis["of"]) else basis["p_value"] for basis in bases]
+    adjusted = [1.0 if _is_known_zero(b["of"]) else p for b, p in zip(bases, holm(tested).tolist(), strict=True)]
+    is_low = summary["settings"]["favorable"] == "low"
+    shared = {"n_asked": sum(map(is_number, tested)) or 1, "scope": scope, "is_low": is_low}
     answered = [
         _answered({**basis, **shared, "p_adjusted": p}, limits.get(basis["key"]))
         for basis, p in zip(bases, adjusted, strict=True)
     ]
+    direct = [] if "inputs" in impossible else used_directly(summary)
+    if direct:
+        fact = _fact(summary, direct[0])
+        gap, inputs = (next(one for one in answered if one.key == key) for key in ("score_gap", "inputs"))
+        size = gap.headline if gap.answer == "yes" else inputs.headline
+        headline = f"{fact}: {size.replace('Of 1,000', 'of 1,000')}" if size else fact
+        answered = [replace(one, headline=headline) if one is inputs else one for one in answered]
     nan = math.nan
     for key in (key for key in NAMES if key in impossible):
         headline = f"{NAMES[key]}: not possible with the given inputs"
         answered.append(
             Finding(key, _QUESTIONS[key], nan, (nan, nan), "", nan, nan, "not possible", headline, impossible[key])
         )
-    return tuple(sorted(answered, key=lambda one: (_ORDER[one.answer], _last(one.p_adjusted), one.key != "inputs")))
+
+    def place(one: Finding) -> tuple[Any, ...]:
+        is_first = one.key == "inputs" and bool(direct)
+        return _ORDER[one.answer], not is_first, one.key != "score_gap" or one.answer != "yes", _last(one.p_adjusted)
+
+    return tuple(sorted(answered, key=place))
+
+
+def _fact(summary: Data, feature: str) -> str:
+    """That the model uses an input that determines the group."""
+    is_group = feature in summary["data"].get("columns", {}).get("group", ())
+    return f"The model uses {feature} directly" if is_group else f"The model uses the group directly, through {feature}"
 
 
 _WITH_MODEL: Data = {"outcome": "score", "has_labels": True, "has_decisions": True, "not_possible": {}}
 
 
 def headline_of(findings: Sequence[Finding]) -> str:
-    """The strongest finding in a few words, or a statement that nothing was found."""
-    strongest = next((one for one in findings if one.answer == "yes"), None)
-    if strongest is not None:
-        return strongest.headline
+    """The first answer with "yes" in a few words, or what would have been found."""
+    first = next((one for one in findings if one.answer == "yes"), None)
+    if first is not None:
+        return first.headline
     n = sum(one.answer != "not possible" for one in findings)
+    nothing = f"None of the {'two' if n == 2 else 'three'} questions that could be asked was answered with yes"
     if n == len(findings):
-        return "None of the four questions was answered with yes"
-    if n == 1:
-        return "The one question that could be asked was not answered with yes"
-    return f"None of the {'two' if n == 2 else 'three'} questions that could be asked was answered with yes"
+        nothing = "None of the four questions was answered with yes"
+    elif n == 1:
+        nothing = "The one question that could be asked was not answered with yes"
+    gap = next(one for one in findings if one.key == "score_gap")
+    return nothing if gap.answer == "open" else f"{nothing}; {gap.headline[:1].lower()}{gap.headline[1:]}"
+
+
+def used_directly(summary: Data) -> list[str]:
+    """Inputs that determine the group and move the score, the strongest first: a fact that no test decides."""
+    proxies, finances = summary["proxies"], summary["settings"]["financial_features"]
+    screened = () if proxies is None else proxies["features"]
+    telling = {row["feature"] for row in screened if row["auc"] >= _DETERMINES and row["feature"] not in finances}
+    telling |= set(summary["data"]["group_columns"])
+    parts = {
+        row["feature"]: abs(row["value"])
+        for gap in summary.get("score_gaps", ())
+        for row in gap["features"]
+        if is_number(row["value"]) and abs(row["value"]) > _ROUNDING
+    }
+    attributed = {
+        row["feature"]
+        for row in summary["features"]
+        if any(is_number(mean) and abs(mean) > _ROUNDING for key, mean in row.items() if key.startswith("mean attr"))
+    }
+    return sorted(telling & {*parts, *attributed}, key=lambda name: (-parts.get(name, 0.0), name))
+
+
+def _is_known_zero(of: Data) -> bool:
+    return bool(of["value"] == 0 and of["standard_error"] == 0)
 
 
 def _last(p: float | None) -> float:
@@ -179,30 +231,48 @@ def _basis(key: FindingKey, summary: Data) -> dict[str, Any]:
 
 
 def _basis_of_inputs(summary: Data) -> dict[str, Any]:
-    """The largest input that stands out, for the two groups where one stands out most clearly.
+    """The inputs that stand out, for the two groups where the largest of them does.
 
-    An input that nearly identifies the group and moves scores stands out whatever its p-value.
+    An input that nearly identifies the group and clearly moves scores stands out whatever its p-value; one that
+    determines the group, if it moves scores at all.
     """
     gaps, proxies = summary["score_gaps"], summary["proxies"]
-    gap = min(gaps, key=lambda gap: _last(gap["smallest_p"]))
-    auc = {} if proxies is None else {row["feature"]: row["auc"] for row in proxies["features"]}
+    screened = {} if proxies is None else {row["feature"]: row for row in proxies["features"]}
+    direct = used_directly(summary)
+
+    def is_telling(row: Data) -> bool:
+        if row["feature"] in direct:
+            return is_number(row["value"]) and abs(row["value"]) > _ROUNDING
+        return (
+            screened.get(row["feature"], {"auc": 0.0})["auc"] > PERFECT_PROXY
+            and is_number(row["low"])
+            and (row["low"] > 0 or row["high"] < 0)
+        )
+
+    def clear_rows(gap: Data, level: float) -> list[Data]:
+        return [row for row in gap["features"] if is_telling(row) or _last(row["p_adjusted"]) <= level]
+
+    def place(gap: Data) -> tuple[Any, ...]:
+        # Bonferroni over pairs of groups and questions: what is this clear is clear after any adjustment.
+        rows = clear_rows(gap, _LEVEL / (len(gaps) * len(NAMES)))
+        largest = max((abs(row["value"]) for row in rows), default=0.0)
+        return not any(map(is_telling, rows)), -round(largest, 6), _last(gap["smallest_p"])
+
+    gap = min(gaps, key=place)
     features = [
         {
             "feature": row["feature"],
             "estimate": row["value"],
             "ci": (row["low"], row["high"]),
             "p_adjusted": row["p_adjusted"],
-            "tells_group_auc": auc.get(row["feature"], math.nan),
+            "tells_group_auc": screened.get(row["feature"], {"auc": math.nan})["auc"],
         }
         for row in gap["features"]
     ]
-    telling = [
-        row
-        for row in features
-        if _tells_group(row) and is_number(row["ci"][0]) and (row["ci"][0] > 0 or row["ci"][1] < 0)
-    ]
-    clear = [row for row in features if row in telling or _last(row["p_adjusted"]) <= _LEVEL]
-    clear.sort(key=lambda row: (row not in telling, -abs(row["estimate"])))
+    by_name = {row["feature"]: row for row in features}
+    telling = [by_name[row["feature"]] for row in gap["features"] if is_telling(row)]
+    clear = [by_name[row["feature"]] for row in clear_rows(gap, _LEVEL)]
+    clear.sort(key=lambda row: (row["feature"] not in direct, row not in telling, -abs(row["estimate"])))
     first = clear[0] if clear else min(features, key=lambda row: _last(row["p_adjusted"]))
     p = gap["smallest_p"]
     return {
@@ -212,15 +282,18 @@ def _basis_of_inputs(summary: Data) -> dict[str, Any]:
         # The groups were selected for their input: apply Bonferroni over the pairs of groups.
         "p_value": min(1.0, p * len(gaps)) if is_number(p) else p,
         "gap": gap,
+        "n_gaps": len(gaps),
         "estimates": [row for gap in gaps for row in gap["features"]],
         "features": features,
         "clear": clear,
         "telling": telling,
+        "direct": direct,
+        "predicted": {
+            row["feature"]: predicted_group(screened[row["feature"]]["auc_by_group"])
+            for row in telling
+            if row["feature"] in screened
+        },
     }
-
-
-def _tells_group(row: Data) -> bool:
-    return is_number(row["tells_group_auc"]) and row["tells_group_auc"] > PERFECT_PROXY
 
 
 _QUESTIONS: dict[FindingKey, str] = {
@@ -235,7 +308,9 @@ _OF_DECISIONS = "Do comparable people of different groups get different decision
 def _answered(basis: Data, limit: float | None) -> Finding:
     key, of, p_adjusted = basis["key"], basis["of"], basis["p_adjusted"]
     is_clear = is_number(p_adjusted) and p_adjusted <= _LEVEL
-    answer: Answer = "yes" if is_clear or basis.get("telling") else "no" if is_number(p_adjusted) else "open"
+    answer: Answer = (
+        "yes" if is_clear or basis.get("telling") or basis.get("direct") else "no" if is_number(p_adjusted) else "open"
+    )
     words = {"score_gap": _score_words, "inputs": _input_words, "weighing": _weighing_words, "excess": _excess_words}
     headline, sentence = words[key](basis, answer)
     within: Answer | None = None
@@ -272,7 +347,7 @@ def _limited_size(key: FindingKey, limit: float, estimates: Sequence[Data]) -> s
         return "the difference in weights" if key == "weighing" else "the excess"
     beyond = beyond_limit(limit, estimates, has_side=True)
     if key == "score_gap":
-        one_of_many = "a gap between two groups" if beyond else "the gap between every two groups"
+        one_of_many = "a gap between two groups" if beyond else f"each of the {len(estimates)} gaps between groups"
         return "the gap" if len(estimates) == 1 else one_of_many
     names = list(dict.fromkeys(row["feature"] for row in beyond))
     return f"the effect through {'each of ' if len(names) > 1 else ''}{listed(names) if names else 'every input'}"
@@ -280,27 +355,50 @@ def _limited_size(key: FindingKey, limit: float, estimates: Sequence[Data]) -> s
 
 def _sure(basis: Data) -> str:
     low, high = basis["of"]["low"], basis["of"]["high"]
-    shown = p_value(basis["p_adjusted"])
-    return f"95% interval {decimal(low)} to {decimal(high)}, adjusted p {shown if shown[0] in '<>' else f'= {shown}'}"
+    return f"95% interval {decimal(low)} to {decimal(high)}, adjusted {p_words(basis['p_adjusted'])}"
 
 
-def _size_found(basis: Data) -> str:
+def _size_found(basis: Data, of: Data | None = None, scale: float = 1.0, places: int = 3) -> str:
     """The smallest size that would have been found in 80% of audits.
 
     If it were the only effect, Holm would compare it with the level divided by the number of questions and, for a score
     gap, of pairs of groups.
     """
+    of = basis["of"] if of is None else of
     level, sides = _LEVEL / (basis["n_asked"] * len(basis["estimates"])), 2 if basis["key"] in _SIGNED else 1
-    size = decimal(size_found(basis["of"]["standard_error"], basis["of"]["df"], level, sides=sides))
-    return f"of {size} would have been found in 80% of audits; smaller ones may exist"
+    return decimal(scale * size_found(of["standard_error"], of["df"], level, sides=sides), places)
 
 
+_FOUND = "would have been found in 80% of audits"
 _COMPARED = {"score": "scores", "value": "outcomes", "decision": "decisions"}
 _SAME = {
     "score": "the model gives comparable people the same score",
     "value": "comparable people get the same",
     "decision": "comparable people get the same decisions",
 }
+
+
+def _is_worse(basis: Data, value: float) -> bool:
+    """Whether a gap of this sign is bad for the group: values are in the unit as given, scores in favorable ones."""
+    return value > 0 if basis["is_low"] and basis["scope"]["outcome"] == "value" else value < 0
+
+
+def _sides(basis: Data, value: float) -> tuple[str, str]:
+    """The group that is worse off, and the other one."""
+    group, reference = basis["gap"]["group"], basis["gap"]["reference"]
+    return (group, reference) if _is_worse(basis, value) else (reference, group)
+
+
+def _compared(basis: Data, size: str, *, is_worse: bool) -> str:
+    """How the first of two groups compares with the second, between their names."""
+    outcome = basis["scope"]["outcome"]
+    if outcome == "value":
+        return f"is {size} {'worse' if is_worse else 'better'} off than"
+    if outcome == "decision":
+        return f"gets favorable decisions {size} {'less' if is_worse else 'more'} often than"
+    if basis["is_low"]:
+        return f"is rated {size} {'riskier' if is_worse else 'less risky'} than"
+    return f"scores {size} {'lower' if is_worse else 'higher'} than"
 
 
 def _score_words(basis: Data, answer: Answer) -> tuple[str, str]:
@@ -313,55 +411,92 @@ def _score_words(basis: Data, answer: Answer) -> tuple[str, str]:
     if of["standard_error"] == 0:
         return f"No {name}", f"{at_equal}, {_SAME[outcome]}."
     if answer == "no":
+        size = f"{_size_found(basis)} {gap['unit']}"
+        if outcome != "value":
+            kind = "probability" if outcome == "score" else "decision"
+            size = f"{_size_found(basis, gap[kind], 100, 1)} points of {_POINTS[kind]}"
         return (
-            f"No {name} found",
+            f"No {name} found (one of {size} {_FOUND})",
             f"No {name} at equal finances was found between {group} and {reference} ({decimal(value)} {gap['unit']}; "
-            f"{_sure(basis)}). A gap {_size_found(basis)}.",
+            f"{_sure(basis)}). A gap of {_size_found(basis)} {_FOUND}; smaller ones may exist.",
         )
     size = f"{decimal(abs(value))} {gap['unit']}"
-    told = {
-        "decision": f"{group} gets favorable decisions {decimal(abs(100 * value), 1)} points "
-        f"{'less' if value < 0 else 'more'} often than {reference}",
-        "value": f"{group} is {size} {'worse' if value < 0 else 'better'} off than {reference}",
-        "score": f"{group} scores {size} {'lower' if value < 0 else 'higher'} than {reference}",
-    }[outcome]
+    if outcome == "decision":
+        size = f"{decimal(abs(100 * value), 1)} points"
+    told = f"{group} {_compared(basis, size, is_worse=_is_worse(basis, value))} {reference}"
+    is_risk = outcome == "score" and basis["is_low"]
     beside = ""
-    if outcome == "score":
-        beside += f", {decimal(abs(100 * gap['probability']['value']), 1)} points of probability"
-    if scope["has_decisions"]:
-        beside += (
-            f"; of {gap['n_favor_group'] + gap['n_favor_reference']:,} pairs with different decisions, "
-            f"{gap['n_favor_reference']:,} favor {reference}"
-        )
+    kinds = ("probability",) * (outcome == "score") + ("decision",) * (scope["has_decisions"] and outcome != "decision")
+    for kind in kinds:
+        points = gap[kind]["value"]
+        lower, higher = ("riskier", "less risky") if is_risk and kind == "probability" else ("lower", "higher")
+        beside += f", {decimal(abs(100 * points), 1)} points of {_POINTS[kind]} {lower if points < 0 else higher}"
+    signed = f"score gap {decimal(value)}, " if is_risk else ""
     return (
-        f"{told} at equal finances",
-        f"{at_equal}, {told} ({_sure(basis)}){beside}. This does not show why, or that the difference is unjustified.",
+        _score_headline(basis, size),
+        f"{at_equal}, {told} ({signed}{_sure(basis)}){beside}. This does not show why, or that the difference is "
+        "unjustified.",
+    )
+
+
+_POINTS = {"probability": "probability", "decision": "approvals"}
+
+
+def _score_headline(basis: Data, size: str) -> str:
+    """Who is worse off, in approvals if they clearly go the same way, and in points of probability."""
+    gap, outcome, value = basis["gap"], basis["scope"]["outcome"], basis["of"]["value"]
+    worse, better = _sides(basis, value)
+    toward = 1 if worse == gap["group"] else -1
+    likely = gap["probability"]["value"]
+    if outcome == "score" and is_number(likely) and likely * toward < 0:
+        size = f"{decimal(abs(100 * likely), 1)} points"
+    decided = gap["decision"]
+    n_fewer = round(-1000 * toward * decided["value"]) if is_number(decided["value"]) else 0
+    if n_fewer < 1 or (outcome != "decision" and _last(decided["p_value"]) > _LEVEL):
+        return f"{worse} {_compared(basis, size, is_worse=True)} {better} at equal finances"
+    beside = _compared(basis, size, is_worse=True).removeprefix("is ").removesuffix(" than")
+    return (
+        f"Of 1,000 people of {worse}, about {count(n_fewer)} fewer are approved than of comparable people of {better}"
+        + ("" if outcome == "decision" else f"; {beside}")
     )
 
 
 def _input_words(basis: Data, answer: Answer) -> tuple[str, str]:
     gap = basis["gap"]
+    between = f"between {gap['group']} and {gap['reference']} at equal finances"
     if answer == "open":
-        return "Inputs not tested", "No input has a value in enough people to be tested."
+        note = gap["total"]["note"]
+        return "Inputs not tested", f"Whether an input makes a difference {between} is not known: {note}."
     if answer == "no":
+        pairs = f", {basis['n_gaps']} pairs of groups" if basis["n_gaps"] > 1 else ""
         return (
             "No input stands out",
-            f"No single input makes a difference between {gap['group']} and {gap['reference']} at equal finances that "
-            f"chance could not explain (smallest p {p_value(gap['smallest_p'])}, adjusted for {len(basis['features'])} "
-            "inputs).",
+            f"No single input makes a difference {between} that chance could not explain (adjusted "
+            f"{p_words(basis['p_adjusted'])}, for {len(basis['features'])} inputs{pairs} and the number of questions).",
         )
+    if not basis["clear"]:
+        names = listed(basis["direct"])
+        return "", f"The model uses {names}, which determines the group. Its part of a gap {between} is not known."
     shown = []
     for row in basis["clear"][:3]:
-        telling = f", predicts the group with AUC {decimal(row['tells_group_auc'], 2)}" if _tells_group(row) else ""
-        shown.append(f"{row['feature']} ({decimal(row['estimate'])} {gap['unit']}{telling})")
+        predicted = basis["predicted"].get(row["feature"]) if row in basis["telling"] else None
+        telling = f", predicts {predicted} with AUC {decimal(row['tells_group_auc'], 2)}" if predicted else ""
+        against = _sides(basis, row["estimate"])[0]
+        shown.append(f"{row['feature']} ({decimal(row['estimate'])} {gap['unit']}, against {against}{telling})")
     first = basis["clear"][0]
-    headline = f"{first['feature']} moves scores by {decimal(abs(first['estimate']))} {gap['unit']} between groups"
-    if basis["telling"]:
-        headline += f", and predicts the group (AUC {decimal(first['tells_group_auc'], 2)})"
+    worse, better = _sides(basis, first["estimate"])
+    subject = "it" if first["feature"] in basis["direct"] else first["feature"]
+    size = f"{decimal(abs(first['estimate']))} {gap['unit']}"
+    moved = "outcomes" if basis["scope"]["outcome"] == "value" else "scores"
+    headline = f"{subject} moves {moved} by {size} against {worse} at equal finances, compared with {better}"
+    if basis["is_low"] and moved == "scores":
+        headline = f"{subject} makes {worse} riskier than {better} at equal finances, by {size}"
+    if basis["telling"] and subject != "it":
+        headline += f", and predicts {basis['predicted'][subject]} (AUC {decimal(first['tells_group_auc'], 2)})"
     return (
         headline,
-        f"The difference between {gap['group']} and {gap['reference']} at equal finances runs through {listed(shown)}. "
-        "This does not show whether the input has a business reason.",
+        f"The difference {between} runs through {listed(shown)}. This does not show whether the input has a business "
+        "reason.",
     )
 
 
@@ -375,7 +510,7 @@ def _weighing_words(basis: Data, answer: Answer) -> tuple[str, str]:
         return (
             "No difference in weights found",
             f"No evidence was found that the same inputs are weighed differently between groups ({decimal(value)}; "
-            f"{_sure(basis)}). A difference {_size_found(basis)}.",
+            f"{_sure(basis)}). A difference of {_size_found(basis)} {_FOUND}; smaller ones may exist.",
         )
     angle = math.degrees(2 * math.asin(min(max(value, 0.0), 1.0)))
     return (
@@ -417,6 +552,8 @@ class Verdict(Plain):
     sentences
         A name and a sentence for each of the four questions, the strongest finding first; without evidence, what was
         measured and how certain it is.
+    direction
+        Which sign of a gap is bad, for a score that is a risk and for values; else empty.
     limits
         What the audit does not show.
     is_constant
@@ -425,8 +562,26 @@ class Verdict(Plain):
 
     headline: str
     sentences: tuple[tuple[str, str], ...]
+    direction: str
     limits: str
     is_constant: bool
+
+
+def _direction(summary: Data) -> str:
+    """Which sign of a gap is bad for the group, if it is not plain that a low score is."""
+    settings, outcome = summary["settings"], (summary.get("scope") or _WITH_MODEL)["outcome"]
+    if outcome == "value":
+        low, side = ("low", "above") if settings["favorable"] == "low" else ("high", "below")
+        return (
+            f"A {low} value is favorable. Gaps are in {settings['unit']} as given, group minus reference group: {side} "
+            "0, the group is worse off."
+        )
+    if outcome == "decision" or settings["favorable"] != "low":
+        return ""
+    return (
+        "The score is a risk: a high one is unfavorable. Score gaps, parts of inputs and attributions are those of the "
+        "favorable outcome: below 0, the group is rated riskier."
+    )
 
 
 def verdict(summary: Mapping[str, Any], findings: Sequence[Finding]) -> Verdict:
@@ -436,7 +591,9 @@ def verdict(summary: Mapping[str, Any], findings: Sequence[Finding]) -> Verdict:
     """
     outcome = summary["outcome"]
     is_constant = is_number(outcome["positive_rate"]) and bool(outcome["notes"].get("positive_rate"))
-    headline = headline_of(findings) if findings else "Not compared with noise"
+    direct = [] if findings else used_directly(summary)
+    headline = f"{_fact(summary, direct[0])}; not compared with noise" if direct else "Not compared with noise"
+    headline = headline_of(findings) if findings else headline
     sentences = [(NAMES[one.key], one.sentence) for one in findings] or [
         (
             "Measured",
@@ -464,6 +621,7 @@ def verdict(summary: Mapping[str, Any], findings: Sequence[Finding]) -> Verdict:
     return Verdict(
         headline=headline + ("; decisions hardly vary" if is_constant else ""),
         sentences=tuple(sentences),
+        direction=_direction(summary),
         limits=limits,
         is_constant=is_constant,
     )

@@ -57,6 +57,7 @@ def finish(
     *,
     n_reference: int | None,
     hashes: Mapping[str, str],
+    files: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
     stream: Mapping[str, Any] | None = None,
     folder: Path | None = None,
@@ -76,6 +77,8 @@ def finish(
         Number of people in the reference; None if the audited people are the reference.
     hashes
         SHA-256 of what was read besides the audited people.
+    files
+        Names of the files that were read.
     notes
         Reservations about the data, which come last in the result.
     stream, folder
@@ -102,7 +105,7 @@ def finish(
         advance("proxies")
     columns = [str(column) for column in reference.pool.table.columns]
     prints = shown_prints(sums.prints, columns)
-    provenance = _provenance(sums, reference, names, n_reference, merged.exclusions, prints, hashes)
+    provenance = _provenance(sums, reference, names, n_reference, merged.exclusions, prints, hashes, files or {})
     reservations = reservations_of(sums, provenance, reference, matching, outcome.metrics, evidence)
     reasons = reasons_of(reference, sums, outcome.approvals.reference, evidence)
     reservations += reservations_on_reasons(reasons, reference.reasons.reason_map, provenance.group_columns)
@@ -177,9 +180,12 @@ def _provenance(
     exclusions: Mapping[str, int],
     prints: Mapping[str, str],
     hashes: Mapping[str, str],
+    files: Mapping[str, str],
 ) -> Provenance:
     """What was audited."""
     scope, n_people = reference.scope, int(sums.n_people.sum())
+    is_bad = reference.settings.favorable == "low" and reference.settings.unit is None
+    favorable = {"favorable label": ["0" if is_bad else "1"]} if scope.labels else {}
     return Provenance(
         model=reference.model.kind,
         n_people=n_people,
@@ -196,6 +202,8 @@ def _provenance(
         fingerprint=fingerprint_of(prints, n_people),
         column_prints=prints,
         hashes=dict(hashes),
+        columns={**favorable, **reference.pool.columns},
+        files=dict(files),
     )
 
 

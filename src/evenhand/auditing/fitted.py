@@ -17,17 +17,18 @@ from evenhand.auditing.reasons import ReasonReference
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.triples import EvidenceReference
 from evenhand.exceptions import InvalidInputError, warn_caller
-from evenhand.inputs.checking import names_a_bad_outcome
+from evenhand.inputs.checking import MATCHED_ON_DECISION
 from evenhand.inputs.identity import hash_rows
+from evenhand.inputs.names import names_a_bad_outcome, names_a_decision
 from evenhand.inputs.people import MISSING, People
 from evenhand.inputs.reason_maps import ReasonMap
-from evenhand.inputs.validation import as_labels, category_text, is_number_column
+from evenhand.inputs.validation import category_text, is_number_column
 from evenhand.matching import MatchReference
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
 from evenhand.matching.space import Missing
 from evenhand.metrics.estimate import Estimate
 from evenhand.metrics.outcomes import auc_interval
-from evenhand.models.dispatch import FittedScale, as_audited_model, fitted_scales, own_threshold
+from evenhand.models.dispatch import FittedScale, as_audited_model, fitted_scales, notes_on_order, own_threshold
 from evenhand.models.explaining import (
     MOST_SEGMENTS,
     Explainer,
@@ -94,6 +95,11 @@ class Fitted:
 
         The default `scope` is that of an audit with a model.
         """
+        if (group := settings.reference_group) is not None and not pool.groups.counts.get(group):
+            raise InvalidInputError(
+                "`reference_group` (--reference-group) must be one of the groups "
+                f"{', '.join(map(repr, pool.groups.names))}, got {group!r}."
+            )
         financial = list(settings.financial_features)
         reason_map = ReasonMap.of(settings.reason_map, [str(column) for column in pool.table.columns])
         if settings.reason_map is not None:
@@ -111,13 +117,15 @@ class Fitted:
             settings.method,
             sample_weight=pool.sample_weight,
         )
-        segments = needed_segments(explainer, pool.x, pool.cells, settings.n_steps)
+        order = np.argsort(pool.identity.content, kind="stable")  # whoever is tried, the order of rows plays no part
+        tried = pool.x[torch.as_tensor(order, device=pool.x.device)], pool.cells[order]
+        segments = needed_segments(explainer, *tried, settings.n_steps)
         explainer, settings = replace(explainer, n_steps=segments.n), replace(settings, n_steps=segments.n)
         if is_sampled(explainer) and settings.n_permutations is None:
-            n_orders = needed_permutations(explainer, pool.x, pool.cells, settings.sampling_error)
+            n_orders = needed_permutations(explainer, *tried, settings.sampling_error)
             explainer, settings = with_permutations(explainer, n_orders), replace(settings, n_permutations=n_orders)
         F = model.financial_table(pool.table, financial)
-        matcher = MatchReference.of(F, pool.labels, names, missing=missing, device=device)
+        matcher = MatchReference.of(F, pool.labels, names, missing=missing, device=device, keys=pool.identity.content)
         is_financial = model.is_financial(list(pool.table.columns), financial)
         return cls(
             model=explainer.model,
@@ -131,6 +139,7 @@ class Fitted:
                 matcher.points,
                 is_financial,
                 settings.random_state,
+                n_people,
                 **_reach(model, max(n_people, len(pool))),
             )
             if settings.evidence
@@ -149,10 +158,9 @@ def _reach(model: AuditedModel, n_people: float) -> dict[str, int]:
 
 
 def _scope_of_model(settings: AuditOptions, pool: People) -> Scope:
-    """What can be found with a model: everything, unless its score is a value."""
-    if settings.unit is None:
-        return Scope()
-    return Scope(decisions=pool.decisions is not None, labels=pool.has_labels, unit=settings.unit)
+    """What can be found with a model: everything, unless its score is a value or there are no labels."""
+    has_decisions = settings.unit is None or pool.decisions is not None
+    return Scope(decisions=has_decisions, labels=pool.has_labels, unit=settings.unit)
 
 
 def audited_model(model: Any, options: AuditOptions, table: pd.DataFrame) -> AuditedModel:
@@ -241,8 +249,6 @@ def as_seen_by(
         If the model cannot be applied to them, or a group is not in the pool.
     """
     table = model.aligned(people.table, f"{prefix}X")
-    if model.needs_labels and not people.has_labels:
-        as_labels(None, len(people), f"{prefix}y")  # raises
     people = replace(
         people,
         table=table,
@@ -381,8 +387,8 @@ def own_score(score: Score, favorable: Favorable, unit: str | None = None) -> Sc
     return 1 - score if unit is None else -score
 
 
-def notes_on_label(name: object, favorable: Favorable | None) -> tuple[str, ...]:
-    """Notes on a label named like a bad outcome, unless the user said which scores are good.
+def notes_on_label(name: object, favorable: str | None) -> tuple[str, ...]:
+    """Notes on a label named like a decision, or like a bad outcome, unless the user said which value or score is good.
 
     Examples
     --------
@@ -390,12 +396,18 @@ def notes_on_label(name: object, favorable: Favorable | None) -> tuple[str, ...]
     ((), ())
     >>> notes_on_label("default", None)[0][:72]
     "The label is called 'default', and 1 counts as the favorable outcome: if"
+    >>> notes_on_label("approved", None)[0][:58]
+    "The label 'approved' is, by its name, the lender's decisio"
     """
-    if favorable is not None or not isinstance(name, str) or not names_a_bad_outcome(name):
+    if not isinstance(name, str):
         return ()
+    notes = (f"The label {name!r} {MATCHED_ON_DECISION}",) if names_a_decision(name) else ()
+    if favorable is not None or not names_a_bad_outcome(name):
+        return notes
     return (
         f"The label is called {name!r}, and 1 counts as the favorable outcome: if 1 is the bad one, pass "
         '`favorable="low"` (--favorable low), or decisions, regimes and reasons will be reversed.',
+        *notes,
     )
 
 
@@ -411,13 +423,15 @@ def is_wrong_way_round(area: Estimate, n_fewest: int) -> bool:
 
 
 def check_direction(model: AuditedModel, people: People) -> None:
-    """Reject a score that ranks people against their labels.
+    """Reject a score that ranks people against their labels, if they have any.
 
     Raises
     ------
     InvalidInputError
         If the area under the ROC curve is below one half by more than chance.
     """
+    if not people.has_labels:
+        return
     rows = np.linspace(0, len(people) - 1, min(len(people), _ASKED)).astype(np.int64)
     with torch.no_grad():
         score = model.margin(people.x[torch.as_tensor(rows, device=people.x.device)]).double().cpu().numpy()
@@ -464,7 +478,7 @@ def unit_factor(values: pd.Series[Any], fitted: FittedScale) -> float | None:
 def notes_on_scales(
     model: Any, audited: AuditedModel, table: pd.DataFrame, reference: pd.DataFrame | None = None
 ) -> tuple[str, ...]:
-    """A sentence, and a Python warning, for each input whose unit differs from that of the model or the reference.
+    """A sentence, and a Python warning, on an order of the inputs that nothing settles, and on units that differ.
 
     Parameters
     ----------
@@ -477,7 +491,7 @@ def notes_on_scales(
     """
     numbers = [str(name) for name in table.columns if is_number_column(table[name])]
     fitted = fitted_scales(model, audited, [str(name) for name in table.columns])
-    notes = _notes(table, numbers, fitted, "the model was fitted on")
+    notes = (*notes_on_order(model, audited, table), *_notes(table, numbers, fitted, "the model was fitted on"))
     if not notes and reference is not None and reference is not table:
         known = {name: _finite(reference[name]) for name in numbers if is_number_column(reference[name])}
         scales = {name: FittedScale(float(v.mean()), float(v.std())) for name, v in known.items() if len(v)}

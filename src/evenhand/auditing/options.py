@@ -133,12 +133,17 @@ class AuditOptions:
         How integrated gradients are integrated: see `integrated_gradients`. None for the fewest segments, at most 8,
         whose error is below 0.1% of the attributions' size, as measured beforehand on people of the reference.
     output
-        Whether the score of a black box is its ``"probability"`` or ``"log-odds"``; None for what the model offers.
+        Whether the score of a black box is its ``"probability"`` or ``"log-odds"``; None for what the model offers, and
+        for the log-odds of the probability that a function returns.
     n_permutations
         Number of random orders in which sampled Shapley values add the inputs. None for as many as `sampling_error`
         needs, from 8 to 64, as measured beforehand on a few people.
     sampling_error
         Standard error of sampled attributions to stay below, as a share of their size.
+    reference_group
+        The group that all others are compared with, such as ``"White"``. Groups are then compared with it only, so
+        that p-values are adjusted for fewer comparisons. None for the largest group, in which case score gaps are
+        reported for every two groups.
     unit
         Unit of an outcome that is a value rather than a probability, such as ``"percentage points"`` of a price.
     n_reasons
@@ -202,6 +207,9 @@ class AuditOptions:
     )
     sampling_error: float = option(
         0.06, "Standard error of sampled attributions to stay below, as a share of their size."
+    )
+    reference_group: str | None = option(
+        None, "Group to compare all others with, and only with it; by default the largest, and every two groups."
     )
     unit: str | None = option(
         None, "Unit of an outcome that is a value rather than a probability, e.g. 'percentage points'."

@@ -187,7 +187,11 @@ def write_pack(
             *_CAUTION,
         ]
         entries["README.txt"] = ("\n".join(readme) + "\n").encode()
-        entries[MANIFEST] = "".join(f"{_sha256(entries[name])}  {name}\n" for name in sorted(entries)).encode()
+        hashes = {
+            name: fingerprint_file(part) if isinstance(part, Path) else hashlib.sha256(part).hexdigest()
+            for name, part in entries.items()
+        }
+        entries[MANIFEST] = "".join(f"{hashes[name]}  {name}\n" for name in sorted(hashes)).encode()
         n_bytes = sum(len(part) if isinstance(part, bytes) else part.stat().st_size for part in entries.values())
         if n_bytes > MOST_BYTES:
             raise InvalidInputError(
@@ -195,10 +199,6 @@ def write_pack(
             )
         with write_atomically(path) as temporary:
             write_archive(temporary, entries)
-
-
-def _sha256(content: bytes | Path) -> str:
-    return hashlib.sha256(content).hexdigest() if isinstance(content, bytes) else fingerprint_file(content)
 
 
 class _Audit(Protocol):

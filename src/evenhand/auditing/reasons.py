@@ -37,6 +37,7 @@ from evenhand.metrics.estimate import Estimate, Plain, p_above
 from evenhand.metrics.excess import excess_columns
 from evenhand.metrics.reason_codes import (
     NO_REASON,
+    DeclinedPeople,
     ReasonCounts,
     ReasonRate,
     compacted,
@@ -180,8 +181,9 @@ class Reasons(Plain):
         reference: str,
         n_reasons: int,
         source: str,
+        declined: DeclinedPeople | None = None,
     ) -> Reasons:
-        """Results from counts of all people; `with_placebos` adds the placebo pairs."""
+        """Results from counts of all people, and the declined if there are clusters; `with_placebos` adds placebos."""
         n_pairs = int(counts.n_pairs.sum())
         shared, overlap = (counts.agreement.sum(axis=0) / n_pairs).tolist() if n_pairs else (math.nan, math.nan)
         present = [code for code in np.argsort(groups) if counts.n_pairs[code]]
@@ -192,7 +194,7 @@ class Reasons(Plain):
             reference=reference,
             declined=dict(zip(groups, counts.n_people.tolist(), strict=True)),
             without_reason=dict(zip(groups, counts.n_without.tolist(), strict=True)),
-            rates=reason_rates(counts, names, groups, reference),
+            rates=reason_rates(counts, names, groups, reference, declined=declined),
             n_pairs=n_pairs,
             shared=shared,
             rank_overlap=overlap,
@@ -249,8 +251,6 @@ def reasons_of_codes(
     *,
     pairs: Pairs | None = None,
     triples: PlaceboPairs | None = None,
-    pool: PeopleReasons | None = None,
-    control: ArrayLike | None = None,
     reference: str | None = None,
     source: str = "codes in the data",
 ) -> Reasons:
@@ -266,11 +266,7 @@ def reasons_of_codes(
     decisions
         1 for a favorable decision, of shape (n,). Codes of approved people are ignored.
     pairs, triples
-        Who is compared with whom, as rows of the people and of the `pool`; None to skip agreement, or placebo pairs.
-    pool
-        Reasons of the people they were matched in; None if those are the same people.
-    control
-        Of each triple: see `evenhand.metrics.excess.excess`.
+        Who is compared with whom, as rows of the people; None to skip agreement, or placebo pairs.
     reference
         The group that the others are compared with; by default the largest.
     source
@@ -296,19 +292,17 @@ def reasons_of_codes(
             f"decisions and {len(names)} names."
         )
     people = PeopleReasons(np.where(is_declined[:, None], compacted(given), -1), is_declined)
-    matched = people if pool is None else pool
     counts = np.bincount(group, minlength=len(group_names))
     held = group_names[int(counts.argmax())] if reference is None else reference
     person = np.zeros(0, dtype=np.int64) if pairs is None else pairs.person
-    agreement = np.zeros((0, 2)) if pairs is None else people.agreement(person, matched, pairs.match)
+    agreement = np.zeros((0, 2)) if pairs is None else people.agreement(person, people, pairs.match)
     tallied = people.counts(group, len(names), len(group_names), person, agreement)
     reasons = Reasons.of(tallied, names, group_names, held, given.shape[1], source)
     if triples is None:
         return reasons
-    alike = people.of_triples(matched, triples)
+    alike = people.of_triples(people, triples)
     rows = np.flatnonzero(~np.isnan(alike[:, 0, 0]))
-    held_equal = None if control is None else np.asarray(control)[rows]
-    excesses = excess_columns(alike[rows, 0], alike[rows, 1], triples.nodes[rows], control=held_equal)
+    excesses = excess_columns(alike[rows, 0], alike[rows, 1], triples.nodes[rows])
     n, total = agreement_sums(alike, triples.person)
     means = total / n if n else np.full((2, 2), np.nan)
     return reasons.with_placebos(means, *map(fewer_in_common, excesses))
@@ -326,7 +320,7 @@ def agreement_sums(alike: Floats, person: Ints) -> tuple[int, Floats]:
 _BLOCK = 16_384  # triples processed together: bounds memory
 
 BASELINE = (
-    "what lowers the score the most, measured from the mean of the people of the reference with a favorable "
+    "what counts most against the applicant, measured from the mean of the people of the reference with a favorable "
     "decision, all groups together"
 )
 NO_BASELINE = "no one in the reference has a favorable decision, and reasons are measured from the mean of those who do"

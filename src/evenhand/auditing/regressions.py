@@ -30,7 +30,7 @@ from evenhand.inputs.validation import (
 )
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.disparity.intervals import membership_of, reference_code_of
-from evenhand.metrics.estimate import Plain, check_open_fraction
+from evenhand.metrics.estimate import Plain, check_open_fraction, not_estimable
 from evenhand.metrics.regressions import Controls, GroupEffect, Method, group_effect, is_binary
 from evenhand.system.threads import one_thread_each
 
@@ -134,15 +134,15 @@ class RegressionRow(Plain):
     Attributes
     ----------
     controls
-        What is held equal: ``"none"``, ``"financial features"`` or ``"all inputs"``; ``"matched pairs"`` for the same
-        difference between the pairs of the audit.
+        What is held equal: ``"none"``, ``"financial features"`` or ``"all inputs"``; ``"leaves"`` for the score gap
+        of the audit.
     column, segment
         If the people are those with one value of a column of `by`; else empty.
     effect
         The group minus the reference group.
     p_adjusted
-        Adjusted over groups, outcomes and segments with the same controls and the same column (Holm); NaN for matched
-        pairs, which the table of score gaps adjusts.
+        Adjusted over groups, outcomes and segments with the same controls and the same column (Holm); NaN for
+        leaves, which the table of score gaps adjusts.
     """
 
     outcome: str
@@ -192,7 +192,12 @@ class Regressions(Plain):
     @property
     def table(self) -> pd.DataFrame:
         """The rows as a table."""
-        plain = [{**asdict(row), **row.effect.to_dict()} for row in self.rows]
+        nothing = not_estimable("")
+        plain = []
+        for row in self.rows:
+            odds = row.effect.odds_ratio or nothing
+            ends = {"odds_ratio": odds.value, "odds_ratio_low": odds.low, "odds_ratio_high": odds.high}
+            plain.append({**asdict(row), **row.effect.to_dict(), **ends})
         return pd.DataFrame(plain).drop(columns="effect")
 
 
@@ -413,7 +418,7 @@ def regress(
 _DECISION, _PROBABILITY, _LOG_ODDS = "decision", "score, probability", "score, log-odds"
 _UNITS = {_DECISION: "share", _PROBABILITY: "probability", _LOG_ODDS: "log-odds"}
 _VALUE = "outcome"
-_PAIRS = "matched pairs"
+_LEAVES = "leaves"
 
 
 def wanted_outcomes(outcomes: Any, X: Any, people: People, *, is_wanted: bool) -> dict[str, Floats] | None:
@@ -461,7 +466,7 @@ def regressions_of(
     against
         The group that others are compared with.
     gaps
-        The same differences according to the audit's pairs.
+        The same differences according to the audit's leaves.
     """
     if outcomes is None:
         return None
@@ -489,21 +494,19 @@ def regressions_of(
         people.by,
         units=_UNITS if scope.unit is None else {**_UNITS, _VALUE: scope.unit},
     )
-    # If low values are good, the sign of the gap is reversed to match the value.
-    sign = -1.0 if favorable == "low" and scope.unit is not None else 1.0
-    pairs = []
+    in_leaves = []
     for gap in (gap for gap in gaps if gap.reference == against):
         of_outcome = {
             _DECISION: gap.decision,
             _PROBABILITY: gap.probability,
             _LOG_ODDS: gap.total,
-            _VALUE: gap.total.scaled(sign),
+            _VALUE: gap.total,
         }
         for outcome in audited:
             effect = GroupEffect(**{**vars(of_outcome[outcome]), "n": gap.n_people})
-            pairs.append(RegressionRow(outcome, _PAIRS, gap.group, "", "", effect, math.nan))
-    # Matched pairs come after the regressions of the same outcome, group and people.
+            in_leaves.append(RegressionRow(outcome, _LEAVES, gap.group, "", "", effect, math.nan))
+    # Leaves come after the regressions of the same outcome, group and people.
     together: dict[tuple[str, ...], list[RegressionRow]] = {}
-    for row in (*table_of_all.rows, *pairs):
+    for row in (*table_of_all.rows, *in_leaves):
         together.setdefault((row.column, row.segment, row.outcome, row.group), []).append(row)
     return replace(table_of_all, rows=tuple(row for part in together.values() for row in part))

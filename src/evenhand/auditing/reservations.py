@@ -14,14 +14,15 @@ from evenhand.auditing.fitted import Fitted, is_wrong_way_round
 from evenhand.auditing.reasons import Reasons
 from evenhand.auditing.summary import Provenance
 from evenhand.exceptions import warn_caller
-from evenhand.inputs.checking import SMALL_GROUP, ColumnCheck, Sign, check_table, few_sentences, may_be_known_after
+from evenhand.inputs.checking import SMALL_GROUP, ColumnCheck, Sign, check_table, few_sentences
+from evenhand.inputs.names import protected_characteristic, suggests
 from evenhand.inputs.people import People
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.validation import MOST_GROUPS
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.estimate import Estimate
 from evenhand.metrics.outcomes import auc_interval
-from evenhand.metrics.proxies import PERFECT_PROXY, feature_strengths
+from evenhand.metrics.proxies import PERFECT_PROXY, ProxyStrength, feature_strengths, predicted_group
 
 _LEAK = 0.98  # area under the ROC curve from which a single column nearly determines the label
 _MAY_BE_LEAK = 0.75  # and from which a column that is often set by the decision probably is
@@ -48,32 +49,34 @@ def with_associations(
         Columns that are themselves the label or the group.
     """
     asked = [c.name for c in checks if c.name not in parts and not c.is_unfit and not c.has("constant", "free text")]
-    of_label = _areas(table[asked], favorable)
-    of_group = {} if groups is None or groups.nunique() > MOST_GROUPS else _areas(table[asked], groups)
-    found = []
+    of_label = {name: row.auc for name, row in _strengths(table[asked], favorable).items()}
+    of_group = {} if groups is None or groups.nunique() > MOST_GROUPS else _strengths(table[asked], groups)
+    signed = []
     for column in checks:
-        label_area, group_area = of_label.get(column.name, 0.5), of_group.get(column.name, 0.5)
+        label_area, of_one = of_label.get(column.name, 0.5), of_group.get(column.name)
         signs = []
         if label_area >= _LEAK:
             signs.append(Sign("leaks the label", f"alone predicts the label with AUC {label_area:.2f}"))
-        elif label_area >= _MAY_BE_LEAK and may_be_known_after(column.name):
+        elif label_area >= _MAY_BE_LEAK and suggests(column.name, "may be after"):
             clause = f"may be set by the decision, and predicts the label with AUC {label_area:.2f}"
             signs.append(Sign("known after the decision", clause))
-        if group_area > PERFECT_PROXY:
-            signs.append(Sign("predicts the group", f"alone predicts the group with AUC {group_area:.2f}"))
-        found.append(column.with_signs(*signs))
-    return tuple(found), of_label
+        if of_one is not None and of_one.auc > PERFECT_PROXY:
+            predicted = predicted_group(of_one.auc_by_group)
+            signs.append(Sign("predicts the group", f"alone predicts {predicted} with AUC {of_one.auc:.2f}"))
+        signed.append(column.with_signs(*signs))
+    return tuple(signed), of_label
 
 
-def _areas(table: pd.DataFrame, target: pd.Series[Any]) -> dict[str, float]:
-    """Area under the ROC curve with which each column alone predicts the target; empty if there are too few people."""
+def _strengths(table: pd.DataFrame, target: pd.Series[Any]) -> dict[str, ProxyStrength]:
+    """How well each column alone predicts the target; empty if there are too few people."""
     known = target.notna().to_numpy()
     codes, values = pd.factorize(target[known], sort=True)
     counts = np.bincount(codes, minlength=len(values))
     if not table.shape[1] or known.sum() < _FEWEST_PEOPLE or (counts >= 2 * _FOLDS).sum() < 2:
         return {}
-    rows = feature_strengths(table[known], codes.astype(np.int64), n_folds=_FOLDS, max_people=_PEOPLE)
-    return {row.feature: row.auc for row in rows}
+    names = [str(value) for value in values]
+    rows = feature_strengths(table[known], codes.astype(np.int64), names=names, n_folds=_FOLDS, max_people=_PEOPLE)
+    return {row.feature: row for row in rows}
 
 
 _LOW_COVERAGE = 0.9
@@ -82,11 +85,8 @@ _LARGE_ERROR = 0.2  # standard error of sampled attributions, as a share of thei
 _MANY_NEGLIGIBLE = 0.05  # share of pairs with an attribution too short to have a direction
 _SURE, _MANY_SURE = 1e-15, 0.25
 _IMBALANCE = 0.25  # standardized mean difference after matching beyond which groups are not comparable (Rubin 2001)
-_GRAVE_SIGNS = ("saved index", "id", "date", "free text", "text number", "leaks the label")
-_OTHER_SIGNS = ("sentinel", "known after the decision")
-_PROTECTED_WORDS = frozenset(
-    {"age", "sex", "gender", "race", "ethnicity", "religion", "marital", "nationality", "national", "color"}
-)
+_GRAVE_SIGNS = ("saved index", "id", "repeated id", "date", "free text", "text number", "leaks the label")
+_OTHER_SIGNS = ("extreme value", "place", "sentinel", "known after the decision")
 
 
 def reservations_of(
@@ -102,8 +102,11 @@ def reservations_of(
     labels = pd.Series(pool.labels.astype(float), index=pool.table.index)
     checks, _ = with_associations(check_table(pool.table), pool.table, labels, None, set())
     remarks = [(c.name, sign.kind, f"The input {sign.sentence(c.name)}") for c in checks for sign in c.signs]
+    # Without attributions, it is not known which columns the model uses.
+    of_use = ("protected characteristic",) if scope.attributions else ()
     grave_of_inputs, other_of_inputs = (
-        few_sentences(remark for remark in remarks if remark[1] in kinds) for kinds in (_GRAVE_SIGNS, _OTHER_SIGNS)
+        few_sentences(remark for remark in remarks if remark[1] in kinds)
+        for kinds in (_GRAVE_SIGNS, (*of_use, *_OTHER_SIGNS))
     )
     grave = [*_on_scores(sums, provenance, reference, metrics), *grave_of_inputs]
     other = [*_on_repeated_rows(sums, provenance, pool)]
@@ -128,10 +131,15 @@ def reservations_of(
         other.append(
             f"{provenance.n_without_baseline} people are left out: the reference has no one of their label and group."
         )
+    if scope.model and not scope.labels and scope.unit is None:
+        other.append(
+            "No outcome was given: people are matched on finances alone. Declined applicants have no repayment, so "
+            "nothing here says who would have repaid."
+        )
     small = [f"{name} ({n})" for name, n in provenance.groups.items() if n < SMALL_GROUP]
     if small:
         other.append(f"Groups with fewer than {SMALL_GROUP} people have unstable metrics: {', '.join(small)}.")
-    protected = [name for name in financial if _may_be_protected(name)]
+    protected = [name for name in financial if protected_characteristic(name) is not None]
     if protected:
         other.append(f"Financial features that may themselves be protected characteristics: {', '.join(protected)}.")
     if pool.decisions is not None and scope.outcome == "score":
@@ -151,7 +159,7 @@ def _on_scores(
     sums: AuditSums, provenance: Provenance, reference: Fitted, metrics: Mapping[str, Estimate]
 ) -> Iterator[str]:
     """Warnings if scores rank people against their labels, or do not distinguish between them."""
-    rows = sums.scores
+    rows = sums.rows
     area = auc_interval(rows.label, rows.score, rows.weights)
     n_fewest = int(np.bincount(rows.label, rows.count, minlength=2).min())
     if reference.scope.outcome == "score" and is_wrong_way_round(area, n_fewest):
@@ -178,8 +186,13 @@ def _on_repeated_rows(sums: AuditSums, provenance: Provenance, pool: People) -> 
         yield (
             f"{n_repeated:,} of {provenance.n_people:,} rows ({n_repeated / provenance.n_people:.1%}) "
             + ("belong to an applicant with several rows" if is_given else "have the same inputs as a different row")
-            + ". They are not compared with each other, and count as one applicant in every standard error."
-            + ("" if is_given else " Pass `clusters` (--clusters) to say which rows are the same applicant.")
+            + ". They are not compared with each other, and count as one applicant in "
+            + (
+                "every standard error except those of the proxy screen."
+                if is_given
+                else "the standard errors of pairs and score gaps, but not in those of approvals and errors. Pass "
+                "`clusters` (--clusters) to say which rows are the same applicant."
+            )
         )
 
 
@@ -227,7 +240,7 @@ def reservations_on_reasons(reasons: Reasons, reason_map: ReasonMap, group_colum
         f"{feature!r}" if feature == reason else f"{feature!r} ({reason})"
         for reason in given
         for feature in reason_map.members(reason)
-        if feature in group_columns or _may_be_protected(feature)
+        if feature in group_columns or protected_characteristic(feature) is not None
     ]
     if not named:
         return []
@@ -235,7 +248,3 @@ def reservations_on_reasons(reasons: Reasons, reason_map: ReasonMap, group_colum
         "Reasons of declined people depend on columns that reveal the group or may themselves be protected "
         f"characteristics: {', '.join(named)}."
     ]
-
-
-def _may_be_protected(name: str) -> bool:
-    return bool(_PROTECTED_WORDS & set(name.lower().replace("-", "_").split("_")))

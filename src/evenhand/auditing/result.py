@@ -31,10 +31,12 @@ from evenhand.auditing.sample import (
     PairSource,
     cases_of,
     draw_pair_sample,
+    review_of,
     strongest_pairs,
 )
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.sections import CHARTS, SECTIONS
+from evenhand.auditing.sections.pairs import review_table
 from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, Weighting, library_versions, write_json
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching import MatchDiagnostics
@@ -44,11 +46,11 @@ from evenhand.report.memo import write_memo
 from evenhand.report.page import audit_card, audit_page, summary_records
 from evenhand.report.plots import Plots
 from evenhand.report.section import number, sheets_of
-from evenhand.report.tables import frame_of, name_in_code
+from evenhand.report.tables import Table, frame_of, name_in_code
 from evenhand.report.terminal import terminal_summary
 from evenhand.report.workbook import MAX_PAIRS as MAX_ROWS
 from evenhand.report.workbook import write_workbook
-from evenhand.system.files import time_of_writing, write_atomically
+from evenhand.system.files import time_of_writing, write_atomically, write_text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -218,6 +220,43 @@ class AuditResult:
         """
         return cases_of(self.source, n, () if self.reason_codes is None else self.reason_codes.of_features)
 
+    def review(self, n: int = 25, *, ids: Sequence[Any] | None = None) -> pd.DataFrame:
+        """The applicants to look at first: declined, while the closest applicant of a better-off group was approved.
+
+        Each group is compared with the reference group. Of the two, the one with the lower approval rate is worse off.
+        Applicants of the group with the lowest approval ratio come first, and among them those with the closest match.
+
+        Parameters
+        ----------
+        n
+            Number of pairs.
+        ids
+            Ids of applicants, or row numbers if the audit has no ids: all their pairs are returned, whatever was
+            decided, the closest first.
+
+        Returns
+        -------
+        Table with one row per pair: person, group, score and decision of the applicant, match, other_group, match_score
+        and match_decision of the closest applicant, ids if there are any, distance, inputs_that_differ (the largest
+        difference in attributions first), and each input of both. Empty if there are no decisions, and without `ids` if
+        groups are only known as probabilities.
+
+        Raises
+        ------
+        InvalidInputError
+            If there is no applicant with such an id.
+        """
+        rates = {row.group: row.approval_rate.value for row in self.outcome.approvals.groups}
+        reference = self.outcome.approvals.reference
+        rates = {} if self.drawn_groups is not None else rates
+        sides = [sorted((name, reference), key=rates.__getitem__) for name in rates if name != reference]
+        sides.sort(key=lambda two: rates[two[0]] / rates[two[1]] if rates[two[1]] else 1.0)
+        return review_of(self.source, [(worse, better) for worse, better in sides], n, ids)
+
+    @cached_property
+    def _review_table(self) -> Table:
+        return review_table(self.review())
+
     def to_dict(self) -> dict[str, Any]:
         """Everything except the pairs as plain data; a metric that could not be estimated is NaN with a note."""
         return copy.deepcopy(self._summary)
@@ -245,6 +284,8 @@ class AuditResult:
         if evidence is not None:
             summary["score_gaps"] = [gap.to_dict() for gap in evidence.score_gaps]
             summary["score_gap"] = evidence.largest_score_gap.metrics
+            if evidence.segment_gaps:
+                summary["segment_gaps"] = [gap.to_dict() for gap in evidence.segment_gaps]
             if evidence.influences is not None:
                 summary["influences"] = evidence.influences.to_dict()
         if self.scope is not None:
@@ -312,17 +353,10 @@ class AuditResult:
     @property
     def findings(self) -> pd.DataFrame:
         """The four findings, strongest first: key, question, answer, estimate, low, high, unit, p-values, sentence."""
-        names = ("unit", "p_value", "p_adjusted", "limit", "within_limit", "sentence")
-        rows = [
-            {
-                **{name: one[name] for name in ("key", "question", "answer", "estimate")},
-                "low": one["ci"][0],
-                "high": one["ci"][1],
-                **{name: one[name] for name in names},
-            }
-            for one in self._summary["findings"]
-        ]
-        return pd.DataFrame(rows, columns=["key", "question", "answer", "estimate", "low", "high", *names])
+        first = ["key", "question", "answer", "estimate", "low", "high"]
+        rest = ["unit", "p_value", "p_adjusted", "limit", "within_limit", "sentence"]
+        rows = [{**one, "low": one["ci"][0], "high": one["ci"][1]} for one in self._summary["findings"]]
+        return pd.DataFrame(rows, columns=[*first, *rest])
 
     def to_json(self, path: str | os.PathLike[str]) -> None:
         """Write `to_dict` and the time as JSON, completely or not at all; a missing number is null."""
@@ -342,9 +376,10 @@ class AuditResult:
             Name of the file of `to_parquet`, if it is in the same folder as the page.
         """
         sample = self.pair_sample(pairs_to_show(self.provenance.n_features)).to_dict()
-        text = audit_page(self._summary, SECTIONS, sample, title=title, pairs_file=pairs_file)
-        with write_atomically(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
+        page = audit_page(
+            self._summary, SECTIONS, sample, title=title, pairs_file=pairs_file, review=self._review_table
+        )
+        write_text(path, page)
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
         """Write the metrics and tables as an Excel workbook, completely or not at all; needs the extra `excel`.
@@ -360,6 +395,7 @@ class AuditResult:
             path,
             pairs=pairs,
             n_left_out=n_pairs - len(pairs),
+            review=self._review_table,
             cases=self.cases(50),
             reasons=reasons,
         )

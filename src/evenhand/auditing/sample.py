@@ -16,6 +16,10 @@ from evenhand.system.hashing import person_hash
 MAX_PAIRS = 2000
 _STRONGEST_SHARE = 0.2
 _ROWS_AT_ONCE = 1 << 16  # pairs that candidates are chosen from
+_REVIEW_COLUMNS = [
+    *("person", "person_id", "group", "score", "decision"),
+    *("match", "match_id", "other_group", "match_score", "match_decision", "distance"),
+]
 _CASE_COLUMNS = ["person", "match", "group", "other_group", "q_value", "cec", "placebo_cec", "score", "match_score"]
 
 
@@ -231,6 +235,81 @@ def cases_of(source: PairSource, n: int, reason_of: Sequence[int] = ()) -> pd.Da
         for k, (_, pair) in enumerate(pairs.iterrows())
     ]
     return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=_CASE_COLUMNS)
+
+
+def review_of(
+    source: PairSource, sides: Sequence[tuple[str, str]], n: int, ids: Sequence[Any] | None = None
+) -> pd.DataFrame:
+    """Pairs to review one by one, one row each: see `AuditResult.review`.
+
+    Parameters
+    ----------
+    source
+        The pairs.
+    sides
+        A group and a better-off group, the most unequal two first: people of the first who are declined, while the
+        closest person of the second is approved, are listed.
+    n
+        Number of pairs.
+    ids
+        Ids of people, or row numbers if there are no ids, whose pairs are listed instead.
+
+    Raises
+    ------
+    InvalidInputError
+        If `n` is below 1, or there is no such person.
+    """
+    if n < 1:
+        raise InvalidInputError(f"`n` must be at least 1, got {n}.")
+    place_of = {two: place for place, two in enumerate(sides)}
+    wanted = None if ids is None else {str(one): place for place, one in enumerate(ids)}
+    kept = pd.DataFrame()
+    for part in source.parts():
+        if wanted is None:
+            part = part[((part["decision"] == 0) & (part["match_decision"] == 1)).fillna(False)]
+            turn = [place_of.get(two) for two in zip(part["group"], part["other_group"], strict=True)]
+        else:
+            turn = [wanted.get(str(one)) for one in part["person_id" if "person_id" in part else "person"]]
+        chosen = part.assign(_turn=np.array(turn, dtype=np.float64))
+        chosen = chosen[chosen["_turn"].notna()]
+        kept = pd.concat([kept, chosen]) if len(kept) else chosen
+        order = np.lexsort((_person(kept), kept["distance"], kept["_turn"]))
+        kept = kept.iloc[order[: n if wanted is None else None]]
+    if wanted is not None and (unknown := [one for one, place in wanted.items() if place not in set(kept["_turn"])]):
+        raise InvalidInputError(
+            f"There is no applicant {unknown[0]!r} among the audited people; pass their ids, or without ids the row "
+            "numbers of the audited table, from 0."
+        )
+    return _side_by_side(kept.drop(columns="_turn"), source.explained(kept))
+
+
+def _side_by_side(pairs: pd.DataFrame, people: ExplainedPairs) -> pd.DataFrame:
+    """Both people of each pair in one row: who they are, scores, decisions, and their inputs."""
+    is_matched = (pairs["match"] >= 0).to_numpy()
+    own, other = people.values.astype(object), people.match_values.astype(object)
+    other = other.where(pd.DataFrame(np.repeat(is_matched[:, None], other.shape[1], axis=1), columns=other.columns))
+    is_other = ~((own == other) | (own.isna() & other.isna())).fillna(False).to_numpy(dtype=bool) & is_matched[:, None]
+    apart = np.abs(np.nan_to_num(people.attributions - people.match_attributions))
+    texts = [
+        "; ".join(
+            f"{own.columns[k]}: {_shown(own.iat[row, k])} | {_shown(other.iat[row, k])}"
+            for k in np.argsort(-apart[row], kind="stable")
+            if is_other[row, k]
+        )
+        for row in range(len(own))
+    ]
+    first = [*(name for name in _REVIEW_COLUMNS if name in pairs)]
+    inputs = {
+        f"{whose}: {name}": side.iloc[:, k].to_list()
+        for k, name in enumerate(own.columns)
+        for whose, side in (("person", own), ("match", other))
+    }
+    known = pairs[first].reset_index(drop=True)
+    return pd.concat([known, pd.DataFrame({"inputs_that_differ": texts, **inputs}, index=known.index)], axis=1)
+
+
+def _shown(value: Any) -> str:
+    return "missing" if pd.isna(value) else f"{value:.6g}" if isinstance(value, (float, np.floating)) else str(value)
 
 
 def _candidates(scored: pd.DataFrame, max_pairs: int, random_state: int) -> pd.DataFrame:

@@ -95,24 +95,22 @@ class Scope:
             found["decisions"] = (
                 "Rates of favorable decisions are not computed: no decisions were given, and a value has no threshold."
             )
-        errors = self._without_errors()
-        if errors:
-            found["errors"] = errors
+        if not self.labels:
+            found["errors"] = (
+                "AUC and error rates are not computed: there are no labels to compare scores or decisions with."
+            )
+        elif self.outcome == "value":
+            found["errors"] = (
+                "AUC and calibration are not computed: the outcome is a value, not a probability of the label."
+            )
+        elif self.outcome == "decision":
+            found["errors"] = "AUC and calibration are not computed: there are no scores."
         return found
 
     def note(self, key: str) -> str:
         """Why something cannot be found, as the note of a number; empty if it can."""
         sentence = self.not_possible.get(key, "").rstrip(".")
         return sentence if sentence.startswith("AUC") else sentence[:1].lower() + sentence[1:]
-
-    def _without_errors(self) -> str:
-        if not self.labels:
-            return "AUC and error rates are not computed: there are no labels to compare scores or decisions with."
-        if self.outcome == "value":
-            return "AUC and calibration are not computed: the outcome is a value, not a probability of the label."
-        if self.outcome == "decision":
-            return "AUC and calibration are not computed: there are no scores."
-        return ""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the summary."""

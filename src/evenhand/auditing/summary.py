@@ -16,7 +16,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand._version import __version__
 from evenhand.arrays import Floats
 from evenhand.auditing.batch import AuditSums
 from evenhand.auditing.scope import Scope
@@ -33,6 +32,7 @@ from evenhand.metrics.disparity import (
 )
 from evenhand.metrics.estimate import Estimate, effective_number_of_people
 from evenhand.metrics.outcomes import GroupOutcome
+from evenhand.system import __version__
 from evenhand.system.files import json_ready, write_atomically
 
 SCHEMA = "evenhand.audit/3"
@@ -64,9 +64,38 @@ def upgraded(summary: Any) -> Any:
         return {**_UNKNOWN, **record} if {"value", "low", "high"} <= set(record) else record
 
     copy = renamed(summary)
+    for gap in copy.get("score_gaps", ()) if isinstance(copy.get("score_gaps"), list) else ():
+        for name in ("n_pairs", "n_favor_group", "n_favor_reference"):
+            gap.pop(name, None)
+        gap |= {"n_alone": 0, "shuffles": []}
     if isinstance(copy.get("settings"), dict):
-        copy["settings"].setdefault("regressions", "regressions" in copy)
+        copy["settings"] = {"regressions": "regressions" in copy, "reference_group": None, **copy["settings"]}
+        if copy["settings"].get("favorable") == "low" and copy["settings"].get("unit"):
+            copy = _with_values_as_given(copy)
+    if isinstance(copy.get("data"), dict):
+        copy["data"] = {"columns": {}, "files": {}, **copy["data"]}
+    if isinstance(copy.get("verdict"), dict):
+        copy["verdict"].setdefault("direction", "")
     return {**copy, "schema": SCHEMA}
+
+
+def _with_values_as_given(summary: dict[str, Any]) -> dict[str, Any]:
+    """A summary with turned gaps in value, of which those below 0 were worse; people's influences on them are lost."""
+
+    def turned(record: Mapping[str, Any]) -> dict[str, Any]:
+        value, low, high = (None if record[k] is None else -record[k] for k in ("value", "low", "high"))
+        return {**record, "value": value, "low": high, "high": low}
+
+    for key in ("score_gaps", "segment_gaps"):
+        for gap in summary.get(key, ()):
+            gap |= {"total": turned(gap["total"]), "features": [turned(row) for row in gap["features"]]}
+    if "value" in summary.get("score_gap", {}):
+        summary["score_gap"]["value"] = turned(summary["score_gap"]["value"])
+    for one in (
+        one for one in summary.get("findings", ()) if one["key"] == "score_gap" and one["estimate"] is not None
+    ):
+        one |= {"estimate": -one["estimate"], "ci": [None if end is None else -end for end in reversed(one["ci"])]}
+    return {name: part for name, part in summary.items() if name != "influences"}
 
 
 @dataclass(frozen=True)
@@ -100,6 +129,11 @@ class Provenance:
         recognized even if one has additional columns.
     hashes
         SHA-256 of the reference, of the scores, and of the files that were read.
+    columns
+        Names of columns by role, such as label, group, clusters and dropped, and the favorable value of the label; only
+        what is known.
+    files
+        Names of the files that were read.
     """
 
     model: str
@@ -117,6 +151,8 @@ class Provenance:
     column_prints: Mapping[str, str] = field(default_factory=dict)
     hashes: Mapping[str, str] = field(default_factory=dict)
     integration_error: float | None = None
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

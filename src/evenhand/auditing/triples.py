@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 
 import numpy as np
@@ -13,11 +13,13 @@ from torch import Tensor
 from evenhand.arrays import Bools, Floats, Ints
 from evenhand.auditing.reasons import BatchReasons, agreement_sums
 from evenhand.inputs.people import People
+from evenhand.matching.leaves import Leaves
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS, PlaceboPairs, PlaceboReference
 from evenhand.metrics.cec import PairScores
+from evenhand.metrics.score_gap import FinanceControls, LeafPeople
 from evenhand.metrics.triples import Triples
 from evenhand.models.explaining import Explainer, HalvedExplainer
-from evenhand.models.scoring import TripleScores, score_triples
+from evenhand.models.scoring import mean_over_leaves, score_triples
 from evenhand.system.threads import return_freed_memory
 
 _MANY = 200_000  # triples: more than a batch of a streamed audit has
@@ -73,7 +75,7 @@ class BatchEvidence:
 
     Attributes
     ----------
-    triples, sums
+    triples, leaf_people, sums
         The basis of all estimates.
     placebo_cec, over_gap, placebo_over_gap
         For each (person, other group), of shape (n_people, n_groups), NaN without a triple: the mean CEC score of the
@@ -81,6 +83,7 @@ class BatchEvidence:
     """
 
     triples: Triples
+    leaf_people: LeafPeople
     sums: EvidenceSums
     placebo_cec: Floats
     over_gap: Floats
@@ -97,6 +100,9 @@ class EvidenceReference:
         The reference, indexed for triples.
     explainer
         The explainer of the triples.
+    leaves, leaf_explainer, controls
+        Leaves of people with alike finances, the explainer of everyone in them from one baseline, and what is held
+        constant within them.
     is_financial
         Which encoded inputs belong to financial features, of shape (d,).
     deviation
@@ -107,6 +113,9 @@ class EvidenceReference:
 
     placebos: PlaceboReference
     explainer: HalvedExplainer
+    leaves: Leaves
+    leaf_explainer: Explainer
+    controls: FinanceControls
     is_financial: Tensor
     deviation: Tensor
     n_neighbors: int = N_NEIGHBORS
@@ -120,11 +129,12 @@ class EvidenceReference:
         points: Floats,
         is_financial: NDArray[np.bool_],
         random_state: int,
+        n_people: int,
         *,
         n_neighbors: int = N_NEIGHBORS,
         n_triples: int = N_NEAR,
     ) -> EvidenceReference:
-        """Index the pool by its standardized financial features."""
+        """Index the pool by its standardized financial features, to compare `n_people`."""
         device = pool.x.device
         away = None if device.type == "cpu" else str(device)
         placebos = PlaceboReference.of(
@@ -132,9 +142,28 @@ class EvidenceReference:
         )
         half = pool.identity.halves(pool.cells)
         halved = HalvedExplainer.of(explainer, pool.x, pool.labels, pool.groups.codes, half, pool.sample_weight)
-        deviation = _deviation(pool.x, pool.sample_weight)
-        financial = torch.as_tensor(is_financial, device=device)
-        return cls(placebos, halved, financial, deviation, n_neighbors, n_triples)
+        leaves = Leaves.of(points, pool.labels, pool.identity.content, n_people)
+        no_one = np.zeros(len(pool), dtype=np.int64)
+        baseline = Explainer.of(
+            explainer.model,
+            pool.x,
+            no_one,
+            no_one,
+            explainer.n_steps,
+            explainer.method,
+            sample_weight=pool.sample_weight,
+        )
+        return cls(
+            placebos,
+            halved,
+            leaves,
+            baseline,
+            FinanceControls.of(leaves.scale.transform(points)),
+            torch.as_tensor(is_financial, device=device),
+            _deviation(pool.x, pool.sample_weight),
+            n_neighbors,
+            n_triples,
+        )
 
 
 def compare_batch(
@@ -183,11 +212,11 @@ def compare_batch(
     return_much_freed_memory(len(pairs))
     scored = _scored(reference, people, pool, pairs, decision_threshold)
     within = _weights_within(pool, pairs)
-    means = {name: pairs.person_mean(within[0] * values) for name, values in _by_person(scored).items()}
+    means = {name: pairs.person_mean(within * values) for name, values in _by_person(scored).items()}
     usable = _is_usable(scored)
     units = people.identity.first_rows() + first_person
     alike = reasons.of_triples(pairs)
-    triples = _triples(people, points, pairs, scored, alike, usable, units, first_person, by, bucket, within)
+    triples = _triples(people, pairs, scored, alike, usable, units, first_person, by, bucket, within)
     n_agreement, agreement = agreement_sums(alike[0][usable], pairs.person[usable])
     known = np.isfinite(means["cec"])
     weight = np.broadcast_to(people.weight[:, None], known.shape)[known]
@@ -204,7 +233,9 @@ def compare_batch(
         agreement=agreement,
         without_support=pairs.without_support,
     )
-    return BatchEvidence(triples, sums, means["placebo_cec"], means["over_gap"], means["placebo_over_gap"])
+    chosen = np.arange(len(people)) if compared is None else compared
+    in_leaves = _leaf_people(reference, people, pool, points, chosen, decision_threshold, max_distance, by, bucket)
+    return BatchEvidence(triples, in_leaves, sums, means["placebo_cec"], means["over_gap"], means["placebo_over_gap"])
 
 
 def compared_people(
@@ -253,7 +284,6 @@ class _Scores:
     is_same_placebo_decision: Bools
     contributions: NDArray[np.float32]
     weights: NDArray[np.float32]
-    score_gaps: NDArray[np.float32]
 
 
 def _by_person(scored: _Scores) -> dict[str, Floats]:
@@ -268,14 +298,13 @@ def _by_person(scored: _Scores) -> dict[str, Floats]:
 
 
 def _is_usable(scored: _Scores) -> Bools:
-    rows = (scored.pair, scored.placebo, scored.contributions, scored.weights, scored.score_gaps)
+    rows = (scored.pair, scored.placebo, scored.contributions, scored.weights)
     usable: Bools = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in rows])
     return usable & np.isfinite(scored.gap) & np.isfinite(scored.placebo_gap)
 
 
 def _triples(
     people: People,
-    points: Floats,
     pairs: PlaceboPairs,
     scored: _Scores,
     alike: tuple[Floats, Floats],
@@ -284,7 +313,7 @@ def _triples(
     first_person: int,
     by: Mapping[str, Ints],
     bucket: Ints,
-    within: tuple[Floats, Floats],
+    within: Floats,
 ) -> Triples:
     kept = slice(None) if usable.all() else np.flatnonzero(usable)
     person, other_group, rank = pairs.person[kept], pairs.other_group[kept], pairs.rank[kept]
@@ -292,8 +321,6 @@ def _triples(
     cell = person * n_groups + other_group
     limits = [*range(1, N_NEAR + 1), np.inf]
     n_within = [np.bincount(person, rank <= limit, minlength=len(people)).astype(np.int16)[person] for limit in limits]
-    of_triple = people.weight[person] * within[0][kept]
-    of_pair = of_triple if within[1] is within[0] else people.weight[person] * within[1][kept]
     agreement = alike[0][kept, 0] - alike[0][kept, 1]
     declined = np.bincount(person, ~np.isnan(agreement[:, 0]), minlength=len(people))[person]
     return Triples(
@@ -303,7 +330,6 @@ def _triples(
         bucket=bucket[person].astype(np.int16),
         other=pairs.unit[pairs.other[kept]].astype(np.int32),
         own=pairs.unit[pairs.own[kept]].astype(np.int32),
-        match=pairs.other[kept].astype(np.int32),
         group=people.groups.codes[person].astype(np.int32),
         other_group=other_group.astype(np.int32),
         label=people.labels[person].astype(np.int8),
@@ -327,31 +353,24 @@ def _triples(
         is_same_placebo_decision=scored.is_same_placebo_decision[kept],
         contributions=scored.contributions[kept],
         weights=scored.weights[kept],
-        finances=points[person].astype(np.float32),
-        score_gaps=scored.score_gaps[kept],
-        weight=of_triple,
-        pair_weight=of_pair,
+        weight=people.weight[person] * within[kept],
         by={name: codes[person] for name, codes in by.items()},
     )
 
 
-def _weights_within(pool: People, pairs: PlaceboPairs) -> tuple[Floats, Floats]:
-    """Weights of triples, and of their pairs alone, within the same person and group, with a mean of 1.
+def _weights_within(pool: People, pairs: PlaceboPairs) -> Floats:
+    """Weights of triples within the same person and group, with a mean of 1.
 
     The neighbors of a person are not drawn with equal probability either. Matches and placebos count by their sampling
     weights, so that each person is compared with neighbors as they are in the population. A triple's weight is that of
     its match times that of its placebo, which treats the two alike.
     """
     if pool.sample_weight is None:
-        ones = np.ones(len(pairs))
-        return ones, ones
-    cell, match = pairs.person * pairs.reason.shape[1] + pairs.other_group, pool.sample_weight[pairs.other]
-
-    def relative(weight: Floats) -> Floats:
-        share: Floats = weight * np.bincount(cell)[cell] / np.bincount(cell, weight)[cell]
-        return share
-
-    return relative(match * pool.sample_weight[pairs.own]), relative(match)
+        return np.ones(len(pairs))
+    cell = pairs.person * pairs.reason.shape[1] + pairs.other_group
+    weight = pool.sample_weight[pairs.other] * pool.sample_weight[pairs.own]
+    share: Floats = weight * np.bincount(cell)[cell] / np.bincount(cell, weight)[cell]
+    return share
 
 
 def _n_repeated(people: People, pairs: PlaceboPairs, person_row: Ints | None) -> int:
@@ -391,7 +410,6 @@ def _scored(
         is_same_placebo_decision=decided == placebo_decided,
         contributions=np.empty((n, n_features), dtype=np.float32),
         weights=np.empty((n, n_features), dtype=np.float32),
-        score_gaps=np.empty((n, n_features + 3), dtype=np.float32),
     )
     for block, part in score_triples(reference.explainer, seen, people.x, pool.x, pairs, reference.is_financial):
         result.pair[block], result.placebo[block] = _columns(part.pair), _columns(part.placebo)
@@ -399,28 +417,58 @@ def _scored(
         result.stretch[block] = part.stretch.cpu().numpy()
         result.contributions[block] = (part.pair.contributions - part.placebo.contributions).cpu()
         result.weights[block] = part.weight_difference(reference.deviation).cpu()
-        thresholds = (
-            people.cut_off(decision_threshold, pairs.person[block]),
-            pool.cut_off(decision_threshold, pairs.other[block]),
-        )
-        result.score_gaps[block] = _score_gaps(part, probability, thresholds)
-    if people.decisions is not None:
-        # There is no decision about the person with the match's finances; the regression holds the finances equal.
-        result.score_gaps[:, -1] = decided.astype(np.float32) - match_decided
     return result
 
 
-def _score_gaps(
-    part: TripleScores, probability: Callable[[Tensor], Tensor], thresholds: tuple[float | Floats, float | Floats]
-) -> NDArray[np.float32]:
-    """Gaps by feature, their sum, and the gaps in probability and in decisions, given the thresholds of both people."""
-    by_feature = part.score_gaps
-    moved, match = probability(part.moved.logit), probability(part.match.logit)
-    of_person, of_match = (torch.as_tensor(threshold).to(moved) for threshold in thresholds)
-    decided = (moved >= of_person).to(by_feature) - (match >= of_match).to(by_feature)
-    gaps = (by_feature, by_feature.sum(-1, keepdim=True), (moved - match)[:, None].to(by_feature), decided[:, None])
-    found: NDArray[np.float32] = torch.cat(gaps, dim=-1).float().cpu().numpy()
-    return found
+def _leaf_people(
+    reference: EvidenceReference,
+    people: People,
+    pool: People,
+    points: Floats,
+    chosen: Ints,
+    decision_threshold: float,
+    max_distance: float | None,
+    by: Mapping[str, Ints],
+    bucket: Ints,
+) -> LeafPeople:
+    """The chosen people, explained with the finances of their leaf's middle; actual decisions are kept.
+
+    Probabilities and decisions bend and jump with finances, so that those at the middle are not those of the leaf: they
+    are means over the finances of some in it.
+    """
+    leaves, explainer = reference.leaves, reference.leaf_explainer
+    leaf = leaves.leaf(points[chosen], people.labels[chosen])
+    kept = (leaf >= 0) & (people.weight[chosen] > 0)
+    if max_distance is not None:
+        pool_points = reference.placebos.pool.points
+        kept &= np.linalg.norm(points[chosen] - pool_points[leaves.row[leaf]], axis=1) <= max_distance
+    chosen, leaf = chosen[kept], leaf[kept]
+    rows, middle = (torch.as_tensor(v, device=pool.x.device) for v in (chosen, leaves.row[leaf]))
+    moved = torch.where(reference.is_financial, pool.x[middle], people.x[rows])
+    explained = explainer.explain(moved, np.zeros(len(chosen), dtype=np.int64))
+    parts = (explained.values if explainer.join is None else explained.values.double() @ explainer.join).double()
+
+    def approved(logit: Tensor) -> Tensor:
+        probability = explainer.model.probability(logit).double()
+        # Without a model, there is no decision about someone with other finances; controls hold the finances equal.
+        decided = people.decided(probability.cpu().numpy(), decision_threshold, chosen)
+        return torch.stack([probability, torch.as_tensor(decided).to(probability)], dim=-1)
+
+    means = mean_over_leaves(
+        explainer.model, leaves.members[leaf], people.x[rows], pool.x, reference.is_financial, approved
+    )
+    values = torch.cat([parts, parts.sum(-1, keepdim=True), means], dim=-1).cpu().numpy()
+    return LeafPeople(
+        leaf=leaf.astype(np.int32),
+        group=people.groups.codes[chosen].astype(np.int16),
+        label=people.labels[chosen].astype(np.int8),
+        person=people.identity.person[chosen],
+        weight=people.weight[chosen],
+        bucket=bucket[chosen].astype(np.int16),
+        finances=leaves.scale.transform(points[chosen]),
+        values=values.astype(np.float32),
+        by={name: codes[chosen].astype(np.int32) for name, codes in by.items()},
+    )
 
 
 def _columns(scores: PairScores) -> Floats:

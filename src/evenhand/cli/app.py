@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import typer
 
-from evenhand.cli.audits import audit, check, compare, demo, monitor, verify
+from evenhand.cli.audits import audit, check, compare, demo, monitor, sensitivity, verify
 from evenhand.cli.models import search, train
 from evenhand.cli.other import data_app, reproduce
 from evenhand.cli.terminal import INTERRUPTED, said_when_interrupted, say, with_options
@@ -27,7 +27,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (check, audit, verify, demo, compare, monitor, train, search, reproduce):
+for command in (check, audit, sensitivity, verify, demo, compare, monitor, train, search, reproduce):
     app.command()(said_when_interrupted(command))
 app.add_typer(data_app, name="data")
 
@@ -35,7 +35,7 @@ app.add_typer(data_app, name="data")
 @app.command()
 def version() -> None:
     """Print the version."""
-    from evenhand._version import __version__
+    from evenhand.system import __version__
 
     say(__version__)
 

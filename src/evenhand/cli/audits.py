@@ -19,6 +19,7 @@ import typer
 
 from evenhand.auditing.options import StreamOptions
 from evenhand.cli.options import (
+    CONFIG_HELP,
     FILES,
     AuditPlan,
     CheckPlan,
@@ -34,11 +35,12 @@ from evenhand.cli.options import (
     settings_in,
 )
 from evenhand.cli.terminal import say
-from evenhand.exceptions import InvalidInputError, did_you_mean
+from evenhand.exceptions import ArchiveError, InvalidInputError, did_you_mean
+from evenhand.inputs.names import outcome_senses
 from evenhand.system.threads import quick_imports
 
 if TYPE_CHECKING:
-    from evenhand.auditing.history import Comparison
+    from evenhand.auditing.history import Comparison, Monitoring
     from evenhand.auditing.pack import Pack
     from evenhand.auditing.result import AuditResult
 
@@ -136,8 +138,8 @@ def crossed_gates(gates: list[Gate], summary: Mapping[str, Any]) -> list[str]:
     summary
         `AuditResult.to_dict()`. A gate names a metric in full (``outcome.eo_gap``) or by its last part (``eo_gap``),
         in which case the metric nearest to the top is used. The four findings have short names: ``score_gap`` and
-        ``inputs`` (their absolute size), ``weighing`` and ``excess``; add ``_p`` for the adjusted p-value.
-
+        ``inputs`` (their absolute size), ``weighing`` and ``excess``; add ``_p`` for the adjusted p-value. ``air`` is
+        the adverse impact ratio: the lowest approval rate of a group over that of the reference group.
 
     Raises
     ------
@@ -145,6 +147,12 @@ def crossed_gates(gates: list[Gate], summary: Mapping[str, Any]) -> list[str]:
         If a gate names no known metric, is ambiguous, or names a metric that could not be estimated.
     """
     known = {**dict(_numbers(summary)), **dict(_of_findings(summary.get("findings", ())))}
+    groups = summary.get("outcome", {}).get("approvals", {}).get("groups", ())
+    rates = [(row["is_reference"], row["approval_rate"]["value"]) for row in groups if row["n_people"]]
+    if len(rates) > 1:
+        reference = next(rate for is_reference, rate in rates if is_reference)
+        lowest = min(rate for is_reference, rate in rates if not is_reference)
+        known["air"] = lowest / reference if reference else math.nan
     values = [(gate, _metric(gate.metric, known)) for gate in gates]
     return [
         f"{gate} is crossed: {gate.metric} is {value:.4g}"
@@ -196,7 +204,7 @@ def audit(
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("audit"),
     config: Annotated[
         Path | None,
-        typer.Option(help="TOML file with the options below; an option on the command line overrides the file."),
+        typer.Option(help=CONFIG_HELP),
     ] = None,
 ) -> None:
     """Audit a model on a table of applicants.
@@ -212,11 +220,23 @@ def audit(
     in_batches = is_streamed(data, plan)
     check_roles(plan, is_streamed=in_batches)
     gates = [parse_gate(text) for text in plan.fail_on]
-    _check_outputs(plan)
+    if plan.template is not None and not (plan.memo or plan.pack):
+        raise InvalidInputError("--template only applies to the memo: add --memo or --pack.")
+    if plan.memo or plan.template is not None:  # rejected before anything is computed
+        from evenhand.report.memo import open_word
+
+        open_word(plan.template)
     plan = replace(plan, stream=in_batches)
-    if not in_batches:
-        _check_in_memory(plan)
+    names = [option.name for option in fields(StreamOptions)]
+    only_streamed = [name for name in names if getattr(plan, name) != getattr(StreamOptions(), name)]
+    if only_streamed and not in_batches:
+        shown = ", ".join(f"--{name.replace('_', '-')}" for name in only_streamed)
+        raise InvalidInputError(f"{shown} only applies to an audit in batches: add --stream.")
     people = named_table(data, plan, out if in_batches else None)
+    if plan.scheduler is not None and not plan.scheduler.startswith("local"):
+        from evenhand.inputs.tables.raw import shown as without_secrets
+
+        say(f"Rows are sent to {without_secrets(plan.scheduler.partition(';')[0])}.")
     result = stream_table(people, plan, out) if in_batches else audit_table(people, plan)
     crossed = crossed_gates(gates, result.to_dict())
     show_and_write(result, out, _further_outputs(result, read_in(people, out), plan))
@@ -224,12 +244,56 @@ def audit(
     _fail_if(crossed)
 
 
+@options_of(AuditPlan)
+def sensitivity(
+    plan: AuditPlan,
+    data: TableArgument = None,
+    out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("sensitivity.csv"),
+    config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,
+) -> None:
+    """Audit a model once without each financial feature, to see how much depends on the choice of them.
+
+    Takes the options of `evenhand audit`; those under Output and Large data are not used.
+
+    \b
+    Example, after `evenhand data save taiwan --people 3000 --out cards.csv`:
+      evenhand sensitivity cards.csv --label outcome --group sex \\
+          --financial LIMIT_BAL,BILL_AMT1,PAY_AMT1,PAY_0 --out sensitivity.csv
+    """
+    with quick_imports():
+        from evenhand.auditing.audit import sensitivity_of
+        from evenhand.cli.jobs import audit_table
+    from evenhand.system.files import write_text
+
+    if is_streamed(data, plan):
+        raise InvalidInputError("`evenhand sensitivity` runs in memory: drop --stream, and pass one file.")
+    check_roles(plan, is_streamed=False)
+    people = named_table(data, plan)
+    table = sensitivity_of(
+        plan.financial_features,
+        lambda kept: audit_table(people, replace(plan, financial_features=tuple(kept))),
+    )
+    write_text(out, table.to_csv(index=False))
+    shown = ["left_out", "score_gap", "score_gap_low", "score_gap_high", "excess", "low", "high", "median_distance"]
+    say(table[shown].to_string(index=False, float_format=lambda number: f"{number:.3f}"))
+    group, reference = table.loc[0, ["group", "reference"]]
+    if group is not None:
+        say(f"\nThe score gap is {group} minus {reference}, at equal finances.")
+    say(f"\nWritten: {out}")
+
+
 def check_roles(plan: AuditPlan, *, is_streamed: bool) -> None:
-    """Reject a plan without label, group or financial features, or with groups given in two ways."""
+    """Reject a plan without label, group or financial features, with groups given in two ways, or a doubtful label."""
     from evenhand.cli.jobs import is_without_model
 
-    label = ("label",) if not is_without_model(plan) and plan.unit is None else ()
+    label = ("label",) if not is_without_model(plan) and plan.model is None else ()  # a network is fitted to it
     check_given(plan, *label, *(() if plan.group_probabilities else ("group",)), "financial_features")
+    if plan.label and plan.positive_label is None and plan.favorable is None and False in outcome_senses(plan.label):
+        raise InvalidInputError(
+            f"By its name, the label {plan.label!r} may be an unfavorable outcome, so 1 may not be the favorable "
+            "value: name the value that is good for the applicant with --positive-label, or say with --favorable low "
+            "that the label and the model's score are 1 for the unfavorable outcome."
+        )
     if plan.group_probabilities and is_without_model(plan):
         raise InvalidInputError("--group-probabilities needs a model, which is run again for each draw: add --model.")
     if plan.group_probabilities and plan.group:
@@ -243,16 +307,6 @@ def check_roles(plan: AuditPlan, *, is_streamed: bool) -> None:
         )
 
 
-def _check_outputs(plan: AuditPlan) -> None:
-    """Reject a memo that cannot be written before anything is computed."""
-    if plan.template is not None and not (plan.memo or plan.pack):
-        raise InvalidInputError("--template only applies to the memo: add --memo or --pack.")
-    if plan.memo or plan.template is not None:
-        from evenhand.report.memo import open_word
-
-        open_word(plan.template)
-
-
 def _further_outputs(result: AuditResult, data: Any, plan: AuditPlan) -> dict[str, Callable[[Path], None]]:
     """Writers of the optional files, by file name."""
     found: dict[str, Callable[[Path], None]] = {}
@@ -264,15 +318,6 @@ def _further_outputs(result: AuditResult, data: Any, plan: AuditPlan) -> dict[st
         settings = settings_in(plan)
         found["pack.zip"] = lambda path: result.to_pack(path, plan=settings, inputs=inputs, template=plan.template)
     return found
-
-
-def _check_in_memory(plan: AuditPlan) -> None:
-    """Reject options that only a streamed audit has."""
-    names = [option.name for option in fields(StreamOptions)]
-    only_streamed = [name for name in names if getattr(plan, name) != getattr(StreamOptions(), name)]
-    if only_streamed:
-        shown = ", ".join(f"--{name.replace('_', '-')}" for name in only_streamed)
-        raise InvalidInputError(f"{shown} only applies to an audit in batches: add --stream.")
 
 
 def demo(
@@ -314,7 +359,8 @@ def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callabl
         ) from error
     report = out / "report.html"
     Console().print(result)
-    show_left_out(result.provenance.exclusions)
+    for reason, n in result.provenance.exclusions.items():
+        say(f"Left out {n:,} rows: {reason}.")
     if missing:
         say(missing, err=True)
     say(f"\nWritten: {', '.join(map(str, written))}")
@@ -344,7 +390,9 @@ def _write_files(
         advance("pairs")
         result.to_json(stage / "audit.json")
         advance("numbers")
-        written = [out / "audit.json", pairs]
+        review = result.review().map(lambda cell: f"'{cell}" if _is_formula(cell) else cell)
+        review.to_csv(stage / "review.csv", index=False)
+        written = [out / "audit.json", pairs, out / "review.csv"]
         try:
             result.to_excel(stage / "audit.xlsx")
             written.insert(0, out / "audit.xlsx")
@@ -360,10 +408,11 @@ def _write_files(
     return written, missing
 
 
-def show_left_out(exclusions: Mapping[str, int]) -> None:
-    """Print how many rows of the file were left out, by reason."""
-    for reason, n in exclusions.items():
-        say(f"Left out {n:,} rows: {reason}.")
+def _is_formula(cell: Any) -> bool:
+    """Whether a spreadsheet would compute a text of a CSV file."""
+    from evenhand.report.workbook import STARTS_A_FORMULA
+
+    return isinstance(cell, str) and cell.startswith(STARTS_A_FORMULA)
 
 
 def _has_desktop() -> bool:
@@ -455,7 +504,9 @@ def _run_again(
     if config is None:
         config = folder / "audit.toml"
         config.write_text(pack.plan, encoding="utf-8")
-    plan = plan_from_toml(config, AuditPlan)
+        plan = _plan_in(pack, config)
+    else:
+        plan = plan_from_toml(config, AuditPlan)
     data = files["data"]
     in_batches = is_streamed(data, plan) if isinstance(data, str) else plan.stream
     check_roles(plan, is_streamed=in_batches)
@@ -463,9 +514,30 @@ def _run_again(
     own: dict[str, Any] = {name: str(files[name]) if name in files else None for name in FILES}
     kept = ("batch_rows", "reference_people", "evidence_people")
     here: dict[str, Any] = {option.name: option.default for option in fields(StreamOptions) if option.name not in kept}
+    own["columns"] = plan.columns or ("as-is",)  # what was audited once needs no second confirmation
     plan = replace(plan, **own, **here, sql=None, trust_pickle=trust_pickle, template=None, memo=False, pack=False)
     people = opened_table(data, plan) if isinstance(data, str) else data
     return stream_table(people, plan, folder / "audit") if in_batches else audit_table(people, plan)
+
+
+def _plan_in(pack: Pack, config: Path) -> AuditPlan:
+    """The settings of a pack, which hold the reason map itself.
+
+    Raises
+    ------
+    ArchiveError
+        If they name a cluster, a query, an address, or a file of this machine.
+    """
+    try:
+        plan = plan_from_toml(config, AuditPlan)
+    except InvalidInputError as error:
+        raise ArchiveError(str(error).replace(repr(str(config)), f"{config.name!r} in {pack.name!r}")) from None
+    if isinstance(plan.reason_map, str):
+        raise ArchiveError(
+            f"{config.name!r} in {pack.name!r} names a file as its reason_map, {plan.reason_map!r}, but the settings "
+            "of a pack hold the map itself: give your own settings with --config."
+        )
+    return plan
 
 
 def compare(
@@ -505,12 +577,7 @@ def compare(
         for name in names[1:]
         for sentence in (crossed_gates(gates, dict(_changes_by_name(found, name))) if gates else ())
     ]
-    people = [pairing.sentence for pairing in found.pairings]
-    for sentence in (*found.sentences, *people, *(f"! {warning}" for warning in found.warnings)):
-        say(sentence)
-    found.to_html(out)
-    say(f"\nWritten: {out}")
-    _fail_if(crossed)
+    _show_and_judge(found, out, crossed, [pairing.sentence for pairing in found.pairings])
 
 
 def monitor(
@@ -541,7 +608,13 @@ def monitor(
     gates = [parse_gate(text) for text in fail_on or ()]
     found = watch(read_history(folder), false_alarm_rate=false_alarm_rate)
     crossed = crossed_gates(gates, {**found.history.audits[-1].data, "departures": len(found.departures)})
-    for sentence in (*found.sentences, *(f"! {warning}" for warning in found.warnings)):
+    _show_and_judge(found, out, crossed)
+
+
+def _show_and_judge(
+    found: Comparison | Monitoring, out: Path, crossed: Sequence[str], people: Sequence[str] = ()
+) -> None:
+    for sentence in (*found.sentences, *people, *(f"! {warning}" for warning in found.warnings)):
         say(sentence)
     found.to_html(out)
     say(f"\nWritten: {out}")

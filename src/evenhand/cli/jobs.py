@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -12,19 +13,19 @@ import pandas as pd
 
 from evenhand import load_model
 from evenhand.auditing.audit import audit_people
-from evenhand.auditing.fitted import notes_on_label
+from evenhand.auditing.fitted import audited_model, notes_on_label
 from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
 from evenhand.cli.options import AuditPlan, SearchPlan, TablePlan, TrainPlan, opened_table, part_of
-from evenhand.exceptions import InvalidInputError
+from evenhand.exceptions import DataFileError, InvalidInputError
 from evenhand.inputs.given import GivenColumns, attribution_columns, rows_by_id, rows_in_order
 from evenhand.inputs.people import People, read_people
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import open_table, typed
-from evenhand.inputs.tables.open import fingerprint_input
+from evenhand.inputs.tables.open import fingerprint_input, name_of_input
 from evenhand.inputs.validation import as_groups, check_columns
-from evenhand.models.dispatch import input_columns
+from evenhand.models.dispatch import input_columns, unsettled_columns
 from evenhand.searching.options import SearchOptions
 from evenhand.system.terminal import PATIENCE, progress
 
@@ -186,14 +187,15 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
     """
     if is_without_model(plan):
         return _audit_given_table(path, plan)
+    reference = None if plan.reference is None else opened_table(plan.reference, plan)
+    files = _Files({"data file": path, "model file": plan.model, "reference file": reference})
     with progress("reading", 2, after=PATIENCE) as advance:
         model = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
         advance("model")
-        features = None if model is None else input_columns(model)
+        features = None if model is None else _inputs_of(model, plan)
         everyone, notes = _applicants(path, plan, features)
         advance("people")
     people = _drawn(everyone, plan.random_state) if plan.quick else everyone
-    reference = None if plan.reference is None else opened_table(plan.reference, plan)
     if model is None and reference is not None:
         raise InvalidInputError(
             "--reference needs --model: without a model, the people are split into a reference and an audited part."
@@ -202,11 +204,65 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
     if model is None:
         result = _fit_and_audit(people, options)
     else:
+        if features is None and not plan.columns:
+            unsettled = unsettled_columns(model, audited_model(model, options, people.table), people.table)
+            if unsettled:
+                raise _unsettled(unsettled, people.table.columns)
         columns = [str(name) for name in people.table.columns]
         pool = None if reference is None else _applicants(reference, plan, columns, is_checked=True)[0]
         result = audit_people(model, people, pool, options, progress=True)
-    files = {"data file": path, "model file": plan.model, "reference file": reference}
     return _finished(result, people, len(everyone), notes, files)
+
+
+_AS_IS = ("as-is",)
+
+
+def _inputs_of(model: Any, plan: AuditPlan) -> Sequence[str] | None:
+    """Columns that the user or the model names as its inputs, in order; None if neither does."""
+    return input_columns(model) if plan.columns in ((), _AS_IS) else plan.columns
+
+
+def _unsettled(unsettled: Sequence[str], columns: Iterable[str] = ()) -> InvalidInputError:
+    order = ",".join(map(str, columns))
+    return InvalidInputError(
+        f"The model has no names for its inputs{f', which would be taken in the order {order}' if order else ''}, and "
+        f"nothing in it tells {', '.join(map(repr, unsettled)) or 'them'} apart: list its inputs in the order of "
+        "training with --columns a,b,c, or confirm the order of the file with --columns as-is."
+    )
+
+
+class _Files:
+    """The files of an audit, by what they are, and their hashes before they are read."""
+
+    def __init__(self, files: Mapping[str, Any]) -> None:
+        self._files = {what: file for what, file in files.items() if file is not None}
+        self._before = {
+            what: fingerprint_input(file)
+            for what, file in self._files.items()
+            if not isinstance(file, (str, os.PathLike)) or Path(file).exists()  # what is absent is told by its reader
+        }
+
+    def names(self) -> dict[str, str]:
+        """Names of the files, without folders and passwords."""
+        return {what: name_of_input(file) for what, file in self._files.items()}
+
+    def hashes(self) -> dict[str, str]:
+        """Hashes of the files, and versions of the tables that have them.
+
+        Raises
+        ------
+        DataFileError
+            If a file has changed since.
+        """
+        hashes = {}
+        for what, file in self._files.items():
+            hashes[what] = fingerprint_input(file)
+            if hashes[what] != self._before.get(what, hashes[what]):
+                raise DataFileError(f"The {what} changed while it was audited; start again.")
+        versions = {
+            what.replace(" file", " version"): getattr(file, "version", "") for what, file in self._files.items()
+        }
+        return hashes | {what: version for what, version in versions.items() if version}
 
 
 def _finished(
@@ -214,13 +270,12 @@ def _finished(
     people: People,
     n_everyone: int,
     notes: Sequence[str],
-    files: Mapping[str, Any],
+    files: _Files,
 ) -> AuditResult:
     """Add to a result its source files, the rows left out of them, and the notes on them."""
-    hashes = {what: fingerprint_input(file) for what, file in files.items() if file is not None}
-    versions = {what.replace(" file", " version"): getattr(file, "version", "") for what, file in files.items()}
-    hashes |= {what: version for what, version in versions.items() if version}
-    provenance = replace(result.provenance, exclusions=people.exclusions, hashes={**result.provenance.hashes, **hashes})
+    own = result.provenance
+    hashes = {**own.hashes, **files.hashes()}
+    provenance = replace(own, exclusions=people.exclusions, hashes=hashes, files=files.names())
     looked = (
         f"This is a quick look at {len(people):,} of {n_everyone:,} people, drawn at random with the same shares "
         "of label and group: audit everyone before you base a decision on it.",
@@ -254,6 +309,7 @@ def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:
         raise InvalidInputError(
             "--no-evidence needs --model: without a model, an audit consists of the evidence alone."
         )
+    files = _Files({"data file": path, "attributions file": plan.attributions_file})
     with progress("reading", 2, after=PATIENCE) as advance:
         everyone, given, notes = read_given(path, plan, partial(_applicants, path))
         advance("people")
@@ -261,9 +317,7 @@ def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:
         columns = {**given.of(people), "decisions": people.decisions}
         advance("columns")
     options = part_of(plan, AuditOptions)
-    label = plan.label if plan.positive_label is None else None
-    result = audit_given_people(people, columns, options, label=label, progress=True)
-    files = {"data file": path, "attributions file": plan.attributions_file}
+    result = audit_given_people(people, columns, options, progress=True)
     return _finished(result, people, len(everyone), notes, files)
 
 
@@ -295,20 +349,28 @@ def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:
             "--regressions needs the people in memory: drop it and --outcomes from an audit in batches, or pass one "
             "file without --stream."
         )
-    return audit_stream(
-        load_model(plan.model, trust_pickle=plan.trust_pickle),
+    model = load_model(plan.model, trust_pickle=plan.trust_pickle)
+    features = _inputs_of(model, plan)
+    if features is None and not plan.columns:  # statistics are compared with people in memory
+        raise _unsettled(())
+    result = audit_stream(
+        model,
         path,
         label=plan.label,
         group=plan.group,
         financial_features=plan.financial_features,
         out=out,
         reference=plan.reference,
-        columns=part_of(plan, ColumnOptions),
+        columns=replace(part_of(plan, ColumnOptions), features=None if features is None else tuple(features)),
         reading=part_of(plan, ReadOptions),
         stream=part_of(plan, StreamOptions),
         options=part_of(plan, AuditOptions),
         progress=True,
     )
+    files = {"model file": plan.model, "reference file": plan.reference}
+    names = {what: name_of_input(file) for what, file in files.items() if file is not None}
+    provenance = replace(result.provenance, files={**result.provenance.files, **names})
+    return replace(result, provenance=provenance)
 
 
 def search_table(path: Any, plan: SearchPlan, checkpoint: Path) -> tuple[SearchResult, list[str]]:
@@ -382,8 +444,8 @@ def _applicants(
     if isinstance(plan, AuditPlan) and people.given_probabilities is not None:
         given = replace(people.given_probabilities, n_draws=plan.draws, threshold=plan.group_threshold)
         people = replace(people, given_probabilities=given)
-    if not is_checked and plan.positive_label is None and plan.label:
-        notes = (*notes_on_label(plan.label, favorable), *notes)
+    if not is_checked and plan.label:
+        notes = (*notes_on_label(plan.label, plan.positive_label or favorable), *notes)
     return people, notes
 
 

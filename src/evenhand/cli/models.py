@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.options import SearchPlan, TableArgument, TrainPlan, check_given, named_table, options_of
+from evenhand.cli.options import CONFIG_HELP, SearchPlan, TableArgument, TrainPlan, check_given, named_table, options_of
 from evenhand.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 Config = Annotated[
     Path | None,
     typer.Option(
-        help="TOML file with the options above; an option on the command line overrides the file.",
+        help=CONFIG_HELP,
         rich_help_panel="Output",
     ),
 ]

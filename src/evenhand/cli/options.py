@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import tomllib
 from collections.abc import Callable
-from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
@@ -35,9 +35,30 @@ _KINDS: dict[str, type] = {
     "tuple[str, ...]": tuple,
     "Mapping[str, float]": dict,
 }
-_COMMAND_LINE_ONLY = {"trust_pickle"}  # a file that came with the data must not grant it
+# What a file that came with the data must not decide, and why.
+_COMMAND_LINE_ONLY = {
+    "trust_pickle": "lets a file run code",
+    "scheduler": "sends rows to other machines",
+    "sql": "reads any file of this machine",
+    "template": "puts the content of another file into the memo",
+}
 _REPEATABLE = {"fail_on", "limits", "keep", "family"}
 _OR_TABLE = {"reason_map", "payoff"}  # a string, or in TOML a table
+# Roles: those on the command line replace the file's. All other lists are added to the file's.
+_REPLACED = {"group", "financial_features", "group_probabilities", "attributions", "reason_codes", "family"}
+
+CONFIG_HELP = (
+    "TOML file with the options of this command. An option on the command line overrides the file; lists such as "
+    "--drop and --fail-on are added to the file's, unless --only names them."
+)
+"""Help of the option that names a file."""
+
+_ONLY = Annotated[
+    str | None,
+    typer.Option(
+        "--only", help="With --config: lists to take from the command line alone, not added to the file's: drop,by."
+    ),
+]
 
 Plan = TypeVar("Plan")
 
@@ -105,7 +126,7 @@ class SearchPlan(SearchOptions, TablePlan):
     )
     start: str | None = option(
         None,
-        "Your model, to search around and to compare with: .json or .ubj (XGBoost), .txt (LightGBM), .skops.",
+        "Your model, to search around and, retrained, compare with: .json or .ubj (XGBoost), .txt (LightGBM), .skops.",
         "Models",
     )
     family: tuple[str, ...] = option(
@@ -152,6 +173,7 @@ class TrainPlan(TablePlan):
 class AuditPlan(MainColumns, ReadOptions, QueryOptions, StreamOptions, GivenOptions, AuditOptions, ColumnOptions):
     """All options of `evenhand audit`, on the command line or in a TOML file."""
 
+    label: str = option("", "Column of the true outcome. With a model, it may be left out: then finances alone match.")
     outcomes: tuple[str, ...] = option(
         (), "Columns of additional outcomes to regress, such as a price; they are not inputs: a,b."
     )
@@ -160,6 +182,11 @@ class AuditPlan(MainColumns, ReadOptions, QueryOptions, StreamOptions, GivenOpti
         "Folder from `evenhand train`, or a file: .onnx, .json or .ubj (XGBoost), .txt (LightGBM), .cbm or "
         ".json (CatBoost), .skops, .pmml, and .pkl or .joblib with --trust-pickle. Without a model, a plain "
         "network is fitted on 70% of the people.",
+    )
+    columns: tuple[str, ...] = option(
+        (),
+        "Inputs of a model that has no names for them, in the order of training: a,b,c; or as-is, if that is the order "
+        "of the file.",
     )
     trust_pickle: bool = option(
         False, "Load a pickled model. It can run any code, so only use this with files you trust."
@@ -199,7 +226,8 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
     """Give a command the options of a dataclass.
 
     The command's last parameter is `plan`; every field of the dataclass becomes an option in its place. A parameter
-    `config` of the command names a TOML file that is read first; options on the command line override it.
+    `config` of the command names a TOML file that is read first; options on the command line override it, and lists are
+    added to it unless `--only` names them.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -210,11 +238,23 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
         shown.sort(key=lambda option: _ORDER.index(_panel(option)) if _panel(option) in _ORDER else len(_ORDER))
         options = [_parameter(option) for option in shown]
 
+        if any(p.name == "config" for p in own):
+            own.append(inspect.Parameter("only", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_ONLY))
+
         def run(**given: Any) -> None:
             names = {option.name for option in fields(plan)}  # type: ignore[arg-type]
-            values = {n: _value(n, value, plan) for n, value in given.items() if n in names and value is not None}
+            only = {ALIASES.get(name, name) for name in names_in((given.pop("only", None) or "").replace("-", "_"))}
+            if unknown := sorted(only - names):
+                raise InvalidInputError(
+                    f"--only names unknown options: {unknown}.{did_you_mean(unknown[0], list(names))}"
+                )
             rest = {name: value for name, value in given.items() if name not in names}
-            command(**rest, plan=replace(plan_from_toml(rest.get("config"), plan), **values))  # type: ignore[type-var]
+            values = _from_toml(rest.get("config"), plan)
+            for name, value in given.items():
+                if name in names and value is not None:
+                    is_added = name in values and name not in only | _REPLACED
+                    values[name] = _joined(values[name] if is_added else None, _value(name, value, plan))
+            command(**rest, plan=plan(**values))
 
         parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *options)]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -247,11 +287,21 @@ _PANELS = {
     "Columns": (*(option.name for kind in (MainColumns, ColumnOptions) for option in fields(kind)), "outcomes"),
     "Reading": tuple(option.name for kind in (ReadOptions, QueryOptions) for option in fields(kind)),
     "Model": (
-        *("model", "trust_pickle", "favorable", "decision_threshold", "output", "unit", "attribution", "n_steps"),
+        *(
+            "model",
+            "columns",
+            "trust_pickle",
+            "favorable",
+            "decision_threshold",
+            "output",
+            "unit",
+            "attribution",
+            "n_steps",
+        ),
         *("method", "n_permutations", "sampling_error"),
         *(option.name for option in fields(GivenOptions)),
     ),
-    "People": ("reference", "quick", "group_probabilities", "draws", "group_threshold"),
+    "People": ("reference", "reference_group", "quick", "group_probabilities", "draws", "group_threshold"),
     "Evidence": (
         *("evidence", "regressions", "limits", "max_distance", "consistency_threshold", "reason_map", "n_reasons"),
         "random_state",
@@ -302,6 +352,13 @@ def _value(name: str, value: Any, plan: type) -> Any:
     return value
 
 
+def _joined(stated: Any, given: Any) -> Any:
+    """Lists and limits of the file, if there are any, with those of the command line; anything else is replaced."""
+    if isinstance(stated, tuple):
+        return tuple(dict.fromkeys((*stated, *given)))
+    return {**stated, **given} if isinstance(stated, dict) and isinstance(given, dict) else given
+
+
 def names_in(text: str) -> tuple[str, ...]:
     """Split a,b,c into names."""
     return tuple(name.strip() for name in text.split(",") if name.strip())
@@ -336,13 +393,13 @@ def settings_in(plan: AuditPlan) -> dict[str, Any]:
     from evenhand.inputs.tables.open import name_of_input
 
     only_streamed = () if plan.stream else tuple(option.name for option in fields(StreamOptions))
-    found = {option.name: getattr(plan, option.name) for option in fields(plan)}
-    found["reason_map"] = read_reason_map(plan.reason_map)  # the file's content, because the file may change
+    values = {option.name: getattr(plan, option.name) for option in fields(plan)}
+    values["reason_map"] = read_reason_map(plan.reason_map)  # the file's content, because the file may change
     threshold = plan.decision_threshold
-    found["decision_threshold"] = asdict(threshold) if is_dataclass(threshold) else threshold
+    values["decision_threshold"] = asdict(threshold) if is_dataclass(threshold) else threshold
     return {
-        name: name_of_input(value) if name in FILES else value
-        for name, value in found.items()
+        name: name_of_input(value).rpartition(":")[2] if name in FILES else value  # without delta: and iceberg:
+        for name, value in values.items()
         if value not in (None, (), {}) and name not in (*_OF_THE_RUN, *only_streamed)
     }
 
@@ -353,32 +410,54 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
     Raises
     ------
     InvalidInputError
-        If the file is missing or not TOML, or a key is unknown or has the wrong type.
+        If the file is missing or not TOML, a key is unknown or has the wrong type, or it decides what only the command
+        line may: what is trusted, read from elsewhere, or sent away.
     """
+    return plan(**_from_toml(path, plan))
+
+
+def _from_toml(path: Path | None, plan: type) -> dict[str, Any]:
+    """The values that a file states, by the names of options."""
     if path is None:
-        return plan()
+        return {}
     try:
         settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise InvalidInputError(f"There is no file {str(path)!r}.") from None
     except (ValueError, RecursionError) as error:  # a number of too many digits is no TOMLDecodeError
         raise InvalidInputError(f"{str(path)!r} is not valid TOML: {first_line(error)}.") from None
-    kinds = {option.name: _kind(option) for option in fields(plan) if option.metadata}  # type: ignore[arg-type]
-    optional = {option.name for option in fields(plan) if str(option.type).endswith(" | None")}  # type: ignore[arg-type]
-    values = {}
+    kinds = {option.name: _kind(option) for option in fields(plan) if option.metadata}
+    optional = {option.name for option in fields(plan) if str(option.type).endswith(" | None")}
+    values: dict[str, Any] = {}
     for key, value in settings.items():
         name = ALIASES.get(key, key)
         if name not in kinds:
             raise InvalidInputError(f"{str(path)!r} has an unknown key {key!r}.{did_you_mean(key, list(kinds))}")
-        if name in _COMMAND_LINE_ONLY and value is not False:
+        if why := _why_not_in_a_file(name, value):
             raise InvalidInputError(
-                f"{str(path)!r} sets {key}, which lets a file run code: set it only on the command line, with "
+                f"{str(path)!r} sets {key}, which {why}: set it only on the command line, with "
                 f"--{key.replace('_', '-')}."
             )
         # TOML has no null: an empty string means None.
         kind = dict if name in _OR_TABLE and isinstance(value, dict) else kinds[name]
         values[name] = None if value == "" and name in optional else _toml_value(path, key, value, kind)
-    return plan(**values)
+    return values
+
+
+def _why_not_in_a_file(name: str, value: Any) -> str:
+    """Why an option must be on the command line; empty if it may be in a file."""
+    if name in _COMMAND_LINE_ONLY:
+        return "" if value in (False, "") else _COMMAND_LINE_ONLY[name]
+    if not isinstance(value, str):
+        return ""
+    if name in (*FILES, "start", "reason_map"):
+        from evenhand.inputs.tables.lakes import LakeName
+        from evenhand.inputs.tables.raw import Address
+
+        is_plain = Address.of(value) is None and LakeName.of(value) is None and not value.startswith(("\\\\", "//"))
+        return "" if is_plain else "names something other than a local file"
+    is_outside = name == "checkpoint" and not Path(value).resolve().is_relative_to(Path.cwd().resolve())
+    return "is a folder outside the working folder" if is_outside else ""
 
 
 def _toml_value(path: Path, key: str, value: Any, kind: type) -> Any:

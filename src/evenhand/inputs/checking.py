@@ -11,141 +11,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evenhand.inputs.names import is_index_name, known_after, protected_characteristic, suggests
 from evenhand.inputs.validation import MOST_GROUPS, alike_names, is_number_column
-
-GROUP_WORDS = ("race", "ethnicity", "sex", "gender", "nationality", "religion", "marital", "disability")
-"""Words of protected characteristics, in the order in which a group is proposed."""
-
-_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
-_INDEX = re.compile(
-    r"(Unnamed: \d+|level_\d+|index|rownames?|row|row[_ ]?(number|num|no|id)|obs|_c0|X|)", re.IGNORECASE
-)
-_ID_WORDS = frozenset({"id", "ids", "uid", "uuid", "guid", "identifier", "ssn", "iban"})
-_ID_ENDINGS = frozenset({"number", "no", "nr", "num", "nummer", "ref", "reference", "key", "serial"})
-_ID_HOLDERS = "account|acct|applicant|application|app|borrower|case|client|customer|cust|loan|member|person|record|user"
-_JOINED_ID = re.compile(rf"({_ID_HOLDERS})(id|no|nr|num|number)?", re.IGNORECASE)
-_DATE_WORDS = frozenset({"date", "dates", "datetime", "dt", "dob", "datum", "timestamp", "birthday", "birthdate"})
-
-_BAD_OUTCOMES = frozenset(
-    {"arrears", "bad", "bankruptcy", "charged", "chargeoff", "declined", "default", "defaulted", "delinquency"}
-    | {"delinquent", "denied", "fraud", "loss", "overdue", "refused", "rejected"}
-)
-_NOT = frozenset({"no", "non", "not", "never"})
-
-_SETTLED = "is set by the decision or after it"
-_AFTER = tuple(
-    (re.compile(rf"(^|_){pattern}(_|$)"), reason)
-    for pattern, reason in (
-        (r"(denial|decline|declined|rejection|adverse_action)_(reason|code)s?", "is given only for denials"),
-        (r"rate_spread|hoepa_status|purchaser_type", _SETTLED),
-        (r"origination_charges|discount_points|lender_credits|total_loan_costs|total_points_and_fees", _SETTLED),
-        (r"initially_payable_to_institution", _SETTLED),
-        (r"action_taken|loan_status|decision|approved|is_approved|denied|final_status", "is or states the decision"),
-        (r"charge_?off|charged_off|recover(y|ies)|collection_recovery_fee|write_?off", "is known once a loan fails"),
-        (r"(last|total|next)_(pymnt|payment)|total_rec|out_prncp|settlement", "is known once a loan is paid"),
-    )
-)  # fmt: skip
-_MAY_BE_AFTER = re.compile(r"(^|_)(interest_rate|int_rate|apr|preapproval|fees?|points|funded|disbursed|approval)(_|$)")
-
-
-def words_of(name: str) -> tuple[str, ...]:
-    """The words of a column's name.
-
-    Examples
-    --------
-    >>> words_of("MemberID"), words_of("co-applicant_sex"), words_of("BILL_AMT1")
-    (('member', 'id'), ('co', 'applicant', 'sex'), ('bill', 'amt', '1'))
-    """
-    return tuple(word.lower() for word in _WORD.findall(name))
-
-
-def is_index_name(name: str) -> bool:
-    """Whether the name is one that saved row numbers usually have.
-
-    Examples
-    --------
-    >>> is_index_name("Unnamed: 0"), is_index_name("income")
-    (True, False)
-    """
-    return _INDEX.fullmatch(name.strip()) is not None
-
-
-def names_an_id(name: str) -> bool:
-    """Whether the name is that of an identifier of a person, an account or a case.
-
-    Examples
-    --------
-    >>> [names_an_id(name) for name in ("SK_ID_CURR", "loan_number", "memberid", "paid", "number_of_loans", "account")]
-    [True, True, True, False, False, True]
-    """
-    words = words_of(name)
-    if not words:
-        return False
-    return bool(_ID_WORDS & set(words)) or words[-1] in _ID_ENDINGS or _JOINED_ID.fullmatch(name.strip()) is not None
-
-
-def names_a_bad_outcome(name: str) -> bool:
-    """Whether the name of a label is that of an undesirable outcome, such as a default.
-
-    Examples
-    --------
-    >>> [names_a_bad_outcome(name) for name in ("default", "SeriousDelinquency", "loan_repaid", "no_default")]
-    [True, True, False, False]
-    """
-    words = set(words_of(name))
-    return bool(_BAD_OUTCOMES & words) and not _NOT & words
-
-
-def names_a_date(name: str) -> bool:
-    """Whether the name is that of a date.
-
-    Examples
-    --------
-    >>> names_a_date("DateOpened"), names_a_date("update_count")
-    (True, False)
-    """
-    return bool(_DATE_WORDS & set(words_of(name)))
-
-
-def names_a_group(name: str) -> bool:
-    """Whether the name is that of a protected characteristic whose values are groups.
-
-    Examples
-    --------
-    >>> names_a_group("derived_race"), names_a_group("trace")
-    (True, False)
-    """
-    return bool(set(GROUP_WORDS) & set(words_of(name)))
-
-
-def known_after(name: str) -> str | None:
-    """Why a column of this name is unknown when a decision is made; None if the name does not suggest it.
-
-    Examples
-    --------
-    >>> known_after("denial_reason-1")
-    'is given only for denials'
-    >>> known_after("income") is None
-    True
-    """
-    plain = "_".join(words_of(name))
-    return next((reason for pattern, reason in _AFTER if pattern.search(plain)), None)
-
-
-def may_be_known_after(name: str) -> bool:
-    """Whether a column of this name is often, but not always, set by the decision.
-
-    Examples
-    --------
-    >>> may_be_known_after("interest_rate"), may_be_known_after("installment_rate")
-    (True, False)
-    """
-    return _MAY_BE_AFTER.search("_".join(words_of(name))) is not None
-
 
 Severity: TypeAlias = Literal["refuse", "warn", "note"]
 
-UNFIT = frozenset({"saved index", "id", "date"})
+UNFIT = frozenset({"saved index", "id", "repeated id", "date"})
 """What is not an input of a model unless the user says so."""
 
 _NOTED = ("constant", "almost constant", "mostly missing")
@@ -153,10 +24,14 @@ _NOTED = ("constant", "almost constant", "mostly missing")
 ADVICE: dict[str, str] = {
     "saved index": "it is not an input; leave it out",
     "id": "it is not an input; leave it out",
+    "repeated id": "it is not an input; name it as `clusters` (--clusters), so that an applicant counts once",
     "date": "leave it out, or turn it into a number such as an age in months",
     "text number": "turn the values into numbers",
     "sentinel": "make it a missing value, or put it in a separate column",
     "free text": "a model cannot learn from it; leave it out",
+    "place": "its numbers are not amounts; leave it out, or save it as text",
+    "extreme value": "check whether it is an error",
+    "protected characteristic": "ask whether a model may use it, whichever group is audited",
     "constant": "it carries no information",
     "almost constant": "it carries little information",
     "mostly missing": "check why",
@@ -166,11 +41,20 @@ ADVICE: dict[str, str] = {
 }
 """The kinds of signs, and what to do about each."""
 
+MATCHED_ON_DECISION = (
+    "is, by its name, the lender's decision and not what happened after it: people are compared only with people of "
+    "the same decision, so a difference that the decision made looks smaller than it is. Use repayment if it is known."
+)
+"""What follows the name of a label that is a decision."""
+
 _FEW_ROWS = 20  # with fewer rows, distinct values mean nothing
 _NEARLY_ALL = 0.95
 _ALMOST_CONSTANT = 0.995
 _MOST_TEXTS = 50
 _LOOKED_AT = 2_000  # distinct texts
+_EXTREME = 50  # standard deviations
+_OUTER_HUNDREDTHS = 4.653  # standard deviations of a normal distribution between its 0.01 and 0.99 quantiles
+_MOST_ROWS_PER_ID = 5
 
 _MONTHS = "jan|feb|m[aä]r|apr|may|mai|jun|jul|aug|sep|o[ck]t|nov|de[cz]"
 _CLOCK = r"([T ]\s*\d{1,2}:\d{2}.*)?"
@@ -190,6 +74,7 @@ _TOKEN = re.compile(r"\S*\d\S*|\S+@\S+")
 
 # Survey and bureau codes for "no value": one repeated digit, or nines that end in 6, 7 or 8.
 _NO_VALUE = re.compile(r"77|88|(\d)\1{2,}|9+[6789]")
+_NINES = re.compile(r"-9{3,}|9{5,}")  # a code even if it occurs once
 
 
 @dataclass(frozen=True)
@@ -265,13 +150,33 @@ def signs_of(column: Distinct) -> Iterator[Sign]:
         yield Sign("almost constant", f"has one value in all but {column.n_known - top:,} of {column.n_known:,} rows")
     if n_missing > column.n_rows / 2:
         yield Sign("mostly missing", f"has no value in {n_missing:,} of {column.n_rows:,} rows")
-    if column.is_number:
-        codes = sentinels(column.values.astype(np.float64), column.counts)
-        if codes:
-            shown = ", ".join(f"{value:.0f} in {n:,} rows" for value, n in codes.items())
-            yield Sign("sentinel", f"has {shown}, far from all other values, which may be a code rather than an amount")
-    else:
+    if not column.is_number:
         yield from _text_signs(column)
+    elif column.is_whole and len(column.values) >= _FEW_ROWS and suggests(column.name, "place"):
+        yield Sign("place", "holds codes of places as numbers, by its name")
+    else:
+        yield from _number_signs(column)
+
+
+def _number_signs(column: Distinct) -> Iterator[Sign]:
+    values = column.values.astype(np.float64)
+    codes = sentinels(values, column.counts)
+    if codes:
+        shown = ", ".join(f"{value:.0f} in {n:,} row{'s' if n > 1 else ''}" for value, n in codes.items())
+        yield Sign("sentinel", f"has {shown}, far from all other values, which may be a code rather than an amount")
+    is_amount = np.isfinite(values) & ~np.isin(values, list(codes))
+    values, counts = values[is_amount], column.counts[is_amount]
+    if not len(values):
+        return
+    # The spread of all but the outer hundredths: a long tail is not extreme, and no single value changes it.
+    shares = (np.cumsum(counts) - counts / 2) / counts.sum()
+    low, middle, high = np.interp([0.01, 0.5, 0.99], shares, values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        far = np.abs(values - middle) / ((high - low) / _OUTER_HUNDREDTHS or np.inf)
+    if far.max() > _EXTREME:
+        n, most = int(counts[far > _EXTREME].sum()), values[np.argmax(far)]
+        clause = f"has {n:,} value{'s' if n > 1 else ''} more than {_EXTREME} standard deviations from the middle"
+        yield Sign("extreme value", f"{clause}, such as {most:,.6g}")
 
 
 def sentinels(values: NDArray[np.float64], counts: NDArray[np.int64]) -> dict[float, int]:
@@ -290,12 +195,18 @@ def sentinels(values: NDArray[np.float64], counts: NDArray[np.int64]) -> dict[fl
     least = max(3, int(0.0005 * counts.sum()))
     while len(values) > 3:
         for end, rest in ((0, slice(1, None)), (-1, slice(None, -1))):
-            if counts[end] >= least and _is_apart(float(values[end]), int(counts[end]), values[rest], counts[rest]):
+            needed = 1 if _NINES.fullmatch(f"{values[end]:.15g}") else least
+            if counts[end] >= needed and _is_apart(float(values[end]), int(counts[end]), values[rest], counts[rest]):
                 codes[float(values[end])] = int(counts[end])
                 values, counts = values[rest], counts[rest]
                 break
         else:
             break
+    # Nines below a few larger values, more than three times as frequent as any other of the largest twentieth.
+    is_top = np.cumsum(counts[::-1])[::-1] <= 0.05 * counts.sum()
+    for value, n in zip(values[is_top], counts[is_top], strict=True):
+        if n >= least and _NINES.fullmatch(f"{value:.15g}") and (counts[is_top] >= n / 3).sum() == 1:
+            codes[float(value)] = int(n)
     return codes
 
 
@@ -327,9 +238,9 @@ def _unfit(column: Distinct) -> Sign | None:
     if counts[is_date].sum() >= _NEARLY_ALL * counts.sum():
         return Sign("date", f"holds dates as text, such as {texts[is_date][0]!r}")
     if not column.is_unique:
-        return None
+        return None if any(" " in text for text in texts[:20]) else _repeated_id(column)
     is_code = _matches(_TOKEN, texts).mean() >= _NEARLY_ALL and _matches(_NUMBER_TEXT, texts).mean() < 0.5
-    if is_code or (names_an_id(column.name) and not any(" " in text for text in texts[:20])):
+    if is_code or (suggests(column.name, "id") and not any(" " in text for text in texts[:20])):
         return Sign("id", f"has a different code in {_nearly_all(column)}, such as {texts[0]!r}")
     return None
 
@@ -338,7 +249,7 @@ def _unfit_numbers(column: Distinct) -> Sign | None:
     values = column.values.astype(np.float64)
     if column.is_unique and is_index_name(column.name):
         return Sign("saved index", f"numbers the rows from {values[0]:.0f} to {values[-1]:.0f}")
-    if column.is_unique and names_an_id(column.name):
+    if column.is_unique and suggests(column.name, "id"):
         return Sign("id", f"has a different number in {_nearly_all(column)}")
     if column.n_known >= _FEW_ROWS and len(values) == column.n_known == column.n_rows:
         is_dense = values[-1] - values[0] == len(values) - 1
@@ -348,7 +259,15 @@ def _unfit_numbers(column: Distinct) -> Sign | None:
             return Sign("id", f"has every whole number from {values[0]:.0f} to {values[-1]:.0f} once")
     if _are_dates(values, column.name):
         return Sign("date", f"holds dates as numbers, such as {values[0]:.0f}")
-    return None
+    return _repeated_id(column)
+
+
+def _repeated_id(column: Distinct) -> Sign | None:
+    """The sign that a column identifies applicants, some of whom have several rows."""
+    n = len(column.values)
+    if not suggests(column.name, "person") or not _FEW_ROWS <= n < column.n_known <= _MOST_ROWS_PER_ID * n:
+        return None
+    return Sign("repeated id", f"identifies {n:,} applicants in {column.n_known:,} rows")
 
 
 def _are_dates(values: NDArray[np.float64], name: str) -> bool:
@@ -356,11 +275,11 @@ def _are_dates(values: NDArray[np.float64], name: str) -> bool:
     if values[0] >= 19_000_101 and values[-1] <= 21_001_231:
         month, day = values // 100 % 100, values % 100
         is_day = (month >= 1) & (month <= 12) & (day >= 1) & (day <= 31)
-        return bool(is_day.mean() >= 0.99) and (len(values) >= 10 or names_a_date(name))
+        return bool(is_day.mean() >= 0.99) and (len(values) >= 10 or suggests(name, "date"))
     is_serial = values[0] >= 10_000 and values[-1] <= 80_000
     is_month = values[0] >= 190_001 and values[-1] <= 210_012
     is_epoch = values[0] >= 1e8 and values[-1] <= 5e12
-    return names_a_date(name) and (is_serial or is_month or is_epoch)
+    return suggests(name, "date") and (is_serial or is_month or is_epoch)
 
 
 def _text_signs(column: Distinct) -> Iterator[Sign]:
@@ -432,6 +351,38 @@ def check_table(table: pd.DataFrame) -> tuple[ColumnCheck, ...]:
     return tuple(check_column(table[name], str(name)) for name in table.columns)
 
 
+_CLOSING = re.compile(
+    r"((grand|sub)[ -]?)?totals?\b.*|sum|average|mean|(source|note|footnote|remark)s?\s*:.*|[*©].+", re.IGNORECASE
+)
+_MOST_CLOSING = 5
+
+
+def closing_rows(table: pd.DataFrame) -> tuple[str, ...]:
+    """Texts of the last rows that are totals, sources or notes rather than people; no other row has such a text.
+
+    Examples
+    --------
+    >>> closing_rows(pd.DataFrame({"name": ["ann", "bob", "TOTAL", "Source: the bank"], "income": [1, 2, 3, None]}))
+    ('TOTAL', 'Source: the bank')
+    """
+    texts: list[str] = []
+    columns = [table[name].astype(object) for name in table.columns if not is_number_column(table[name])]
+    for row in range(len(table) - 1, max(0, len(table) - _MOST_CLOSING) - 1, -1):
+        cells = ((column, column.iloc[row]) for column in columns)
+        closing = next(
+            (
+                cell.strip()
+                for column, cell in cells
+                if isinstance(cell, str) and _CLOSING.fullmatch(cell.strip()) and not (column.iloc[:row] == cell).any()
+            ),
+            None,
+        )
+        if closing is None:
+            break
+        texts.insert(0, closing)
+    return tuple(texts)
+
+
 def check_column(column: pd.Series[Any], name: str) -> ColumnCheck:
     """A column's type, its values, and what is suspicious about them and about its name.
 
@@ -446,6 +397,9 @@ def check_column(column: pd.Series[Any], name: str) -> ColumnCheck:
     reason = known_after(name)
     if reason is not None and not any(sign.kind in UNFIT | {"constant"} for sign in signs):
         signs.append(Sign("known after the decision", f"by its name {reason}"))
+    characteristic = protected_characteristic(name)
+    if characteristic is not None and not any(sign.kind in UNFIT | {"constant"} for sign in signs):
+        signs.append(Sign("protected characteristic", f"states the {characteristic}, by its name"))
     return ColumnCheck(
         name=name,
         kind=_kind(column, values),

@@ -27,6 +27,7 @@ from evenhand.inputs.validation import (
     as_groups,
     as_ids,
     as_labels,
+    as_spelled,
     as_splits,
     as_table,
     as_weights,
@@ -61,6 +62,8 @@ class Columns:
         Columns of additional outcomes, numeric if present.
     probabilities
         Columns with the probability of each group, in place of `group`.
+    dropped
+        Columns that the user left out.
     """
 
     label: str
@@ -76,6 +79,7 @@ class Columns:
     outcomes: tuple[str, ...] = ()
     sample_weight: str | None = None
     probabilities: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
 
     @classmethod
     def among(
@@ -125,7 +129,8 @@ class Columns:
         hidden = {label, *named.values(), *dropped, *further, *(() if roles.keep_group else (*groups, *probable))}
         finances = check_columns(financial, available, "`financial_features`") if financial else []
         _check_apart(finances, label, [*groups, *probable], dropped)
-        chosen = [c for c in available if c not in hidden] if roles.features is None else roles.features
+        own = None if roles.features is None else as_spelled(roles.features, available)
+        chosen = [c for c in available if c not in hidden] if own is None else own
         features_ = check_columns(chosen, available, "The model")
         return cls(
             label,
@@ -138,6 +143,7 @@ class Columns:
             **named,
             outcomes=tuple(further),
             probabilities=tuple(probable),
+            dropped=tuple(dropped),
         )
 
     @property
@@ -201,7 +207,11 @@ class Columns:
             raise type(error)(f"{where}: {error}") from None
         by = {name: _texts(table.column(name)) for name in self.by}
         outcomes = frame[list(self.outcomes)] if self.outcomes else None
-        return replace(people, by=by, kept=kept, exclusions=exclusions, outcomes=outcomes)
+        more = {"by": self.by, "outcomes": self.outcomes, "dropped": self.dropped}
+        if self.positive_label is not None:
+            more["favorable label"] = (self.positive_label,)
+        columns = {**people.columns, **{role: list(names) for role, names in more.items() if names}}
+        return replace(people, by=by, kept=kept, exclusions=exclusions, outcomes=outcomes, columns=columns)
 
     def _labels(self, frame: pd.DataFrame) -> pd.Series[Any]:
         values = frame[self.label]
@@ -260,6 +270,8 @@ class People:
         Probabilities of groups, as the user gave them; None if groups are known.
     kept, exclusions
         Rows of the table that was read, and how many rows were left out of it, by reason.
+    columns
+        Names of what was given, by role, as far as they are known.
     x, known_by
         Once a model is known: the table as the model sees it, and the numbers that identify equal rows, of shape
         (n, k), if `x` does not.
@@ -282,6 +294,7 @@ class People:
     given_probabilities: GroupProbabilities | None = None
     kept: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     exclusions: Mapping[str, int] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     x: Any = None
     known_by: Floats | None = None
     cut_offs: Floats | None = None
@@ -337,6 +350,7 @@ class People:
             "sample_weight": sample_weight,
             "by": by,
         }
+        known = {_ROLES[name]: _names_of(values) for name, values in rows.items()}
         called = {name: (names or {}).get(name, f"{prefix}{name}") for name in rows}
         probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
         if probable is not None:
@@ -362,6 +376,7 @@ class People:
             has_labels=y is not None,
             given_probabilities=probable,
             kept=np.arange(n),
+            columns={role: given for role, given in known.items() if given},
             **checked,
         )
 
@@ -428,6 +443,24 @@ class People:
     def cut_off(self, threshold: float, rows: Ints | slice = slice(None)) -> float | Floats:
         """The thresholds for the scores of some rows: their own cutoffs, or else the common threshold."""
         return threshold if self.cut_offs is None else self.cut_offs[rows]
+
+
+_ROLES = {
+    "y": "label",
+    "sensitive_features": "group",
+    "decisions": "decisions",
+    "ids": "ids",
+    "clusters": "clusters",
+    "sample_weight": "sample weight",
+    "by": "by",
+}
+
+
+def _names_of(given: Any) -> list[str]:
+    """Names of a table's columns, or of a column; none of an array."""
+    given = given.probabilities if isinstance(given, GroupProbabilities) else given
+    columns = getattr(given, "column_names", getattr(given, "columns", [getattr(given, "name", None)]))
+    return [str(name) for name in (given if isinstance(given, Mapping) else columns) if name not in (None, "")]
 
 
 def check_counted(sample_weight: Floats, name: str | None) -> None:

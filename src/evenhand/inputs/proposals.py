@@ -9,27 +9,20 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.inputs.checking import GROUP_WORDS, ColumnCheck, known_after, names_a_group, words_of
+from evenhand.inputs.checking import ColumnCheck
+from evenhand.inputs.names import (
+    PROTECTED,
+    known_after,
+    label_rank,
+    outcome_senses,
+    plain,
+    protected_characteristic,
+    suggests,
+)
 from evenhand.inputs.validation import category_text
 from evenhand.system.files import toml_value
 
-_LABEL_WORDS = (
-    "label", "target", "outcome", "default", "defaulted", "approved", "approval", "accepted", "denied", "rejected",
-    "decision", "repaid", "paid", "delinquent", "good", "bad", "class", "risk", "income", "y",
-)  # fmt: skip
-_DECISIONS = ("action_taken", "loan_status", "decision", "final_status", "status")
-_BAD_WORDS = frozenset({"default", "defaulted", "denied", "rejected", "delinquent", "bad", "declined", "fraud", "risk"})
-_GOOD_VALUES = (
-    "approved", "accepted", "good", "paid", "repaid", "fully paid", "originated", "yes", "y", "true", ">50k",
-)  # fmt: skip
-_FINANCIAL_WORDS = frozenset(
-    {
-        "income", "salary", "wage", "amount", "amt", "debt", "dti", "ltv", "loan", "balance", "bal", "score", "fico",
-        "limit", "payment", "installment", "instalment", "duration", "term", "maturity", "savings", "assets", "value",
-        "credit", "utilization", "capital", "bill", "revenue", "collateral",
-    }
-)  # fmt: skip
-_NOT_FINANCIAL = frozenset({"tract", "msa", "count", "type", "code", "existing", "penalty", "intro", "purpose"})
+_YES_AND_NO = {"1": "0", "yes": "no", "y": "n", "true": "false", "t": "f"}
 _MOST_GROUPS, _MOST_FINANCIAL = 12, 6
 _FEWEST_AMOUNTS = 4
 
@@ -45,57 +38,87 @@ class Proposal:
 
 def propose_label(columns: Sequence[ColumnCheck]) -> Proposal | None:
     """The column that may be the outcome: two values and a suitable name; else the code of a decision."""
-    named = [c for c in columns if c.n_distinct == 2 and _label_rank(c.name) < len(_LABEL_WORDS)]
-    named = [c for c in named if not names_a_group(c.name)]
-    if named:
-        ranked = sorted(named, key=lambda c: _label_rank(c.name))
-        others = tuple(c.name for c in ranked[1:])
-        return Proposal(
-            (ranked[0].name,), f"it has two values ({ranked[0].holds}) and a name that suggests an outcome", others
-        )
-    codes = [c for c in columns if "_".join(words_of(c.name)) in _DECISIONS and c.n_distinct > 2]
+    unprotected = [c for c in columns if protected_characteristic(c.name) is None]
+    ranks = {c.name: rank for c in unprotected if c.n_distinct == 2 and (rank := label_rank(c.name)) is not None}
+    if ranks:
+        first, *others = sorted(ranks, key=lambda name: (ranks[name], len(plain(name).split("_"))))
+        holds = next(c.holds for c in columns if c.name == first)
+        return Proposal((first,), f"it has two values ({holds}) and a name that suggests an outcome", tuple(others))
+    codes = [c for c in columns if suggests(c.name, "decision code") and c.n_distinct > 2]
     if codes:
         reason = f"its name suggests a decision; it has {codes[0].n_distinct} values, one of which must be favorable"
         return Proposal((codes[0].name,), reason)
     last = columns[-1]
-    if last.n_distinct == 2 and not names_a_group(last.name):
+    if last.n_distinct == 2 and last in unprotected:
         return Proposal((last.name,), f"it is the last column and has two values ({last.holds})")
     return None
 
 
-def favorable_value(label: pd.Series[Any], name: str) -> tuple[str, str] | None:
-    """The value of a label that may be the favorable outcome, and why; None if it is 1 (of 0 and 1).
+def favorable_value(label: pd.Series[Any], name: str) -> tuple[str | None, str]:
+    """The value of a label that may be the favorable outcome, and why; None with a question if it is not clear.
+
+    Values such as "approved" say it themselves. Values such as 1 or yes affirm the name, which then decides.
 
     Examples
     --------
     >>> favorable_value(pd.Series([0, 1, 0]), "default_flag")
-    ('0', 'the name suggests that 1 is the unfavorable outcome')
+    ('0', 'by the name of the column, 1 is the unfavorable outcome')
     >>> favorable_value(pd.Series(["Approved", "Denied"]), "result")
     ('Approved', 'its name suggests it')
+    >>> favorable_value(pd.Series([0, 1]), "good_bad")[0] is None
+    True
     """
-    texts = [category_text(value) for value in label.dropna().unique().tolist()]
-    is_bad = bool(_BAD_WORDS & set(words_of(name)))
-    if set(texts) <= {"0", "1"}:
-        return ("0", "the name suggests that 1 is the unfavorable outcome") if is_bad else None
-    plain = {text.strip().casefold(): text.strip() for text in texts}
-    if is_bad and "no" in plain:
-        return plain["no"], "the name of the column suggests the unfavorable outcome"
-    good = next((plain[value] for value in _GOOD_VALUES if value in plain), None)
-    if good is not None:
-        return good, "its name suggests it"
-    first = min(texts)
-    return first.strip(), "a guess: the first of its values. Correct it if a different one is favorable"
+    counts = label.dropna().map(category_text).astype(str).str.strip().value_counts()
+    texts = [str(text) for text in counts.index]
+    folded = {text.casefold(): text for text in texts}
+    senses = outcome_senses(name)
+    good, bad = ([text for text in texts if outcome_senses(text) == {sense}] for sense in (True, False))
+    good += [folded[">50k"]] if ">50k" in folded else []
+    if good and len(good) < len(texts):
+        return good[0], "its name suggests it"
+    if len(texts) == 2 and len(bad) == 1:
+        return next(text for text in texts if text not in bad), f"{bad[0]!r} suggests the unfavorable outcome"
+    if plain(name) == "action_taken" and "1" in texts:
+        return "1", "in HMDA files, 1 is a loan that was originated"
+    yes = next((yes for yes, no in _YES_AND_NO.items() if set(folded) <= {yes, no}), None)
+    if yes is None or len(senses) == 2:
+        shown = ", ".join(map(repr, texts[:6])) + (", ..." if len(texts) > 6 else "")
+        why = "name speaks of both outcomes" if len(senses) == 2 else "name and values do not say it"
+        return None, f"Which value of {name!r} is good for the applicant: {shown}? Its {why}."
+    affirmed, denied = folded.get(yes, yes), folded.get(_YES_AND_NO[yes], _YES_AND_NO[yes])
+    if senses == {False}:
+        return denied, f"by the name of the column, {affirmed} is the unfavorable outcome"
+    if senses == {True}:
+        return affirmed, "the name of the column suggests it"
+    return affirmed, f"a guess: the name of the column does not say whether {affirmed} is good for the applicant"
 
 
 def propose_group(columns: Sequence[ColumnCheck]) -> Proposal | None:
     """The column that may be the protected attribute: a suitable name, and few values."""
-    named = [c for c in columns if names_a_group(c.name) and 2 <= c.n_distinct <= _MOST_GROUPS and not c.is_unfit]
-    named = [c for c in named if not c.has("mostly missing")]
-    if not named:
+    order = list(PROTECTED.values())
+    ranks = {
+        c: (suggests(c.name, "second person"), order.index(characteristic), len(plain(c.name).split("_")))
+        for c in columns
+        if (characteristic := protected_characteristic(c.name)) is not None
+        and 2 <= c.n_distinct <= _MOST_GROUPS
+        and not c.is_unfit
+        and not c.has("mostly missing")
+    }
+    if not ranks:
         return None
-    ranked = sorted(named, key=_group_rank)
-    reason = f"its name suggests a protected characteristic, and it has {ranked[0].n_distinct} values"
-    return Proposal((ranked[0].name,), reason, tuple(c.name for c in ranked[1:]))
+    # The person comes before a second person and how it was observed.
+    first, *others = sorted(ranks, key=lambda c: ranks[c])
+    reason = f"its name suggests a protected characteristic, and it has {first.n_distinct} values"
+    return Proposal((first.name,), reason, tuple(c.name for c in others))
+
+
+def propose_clusters(columns: Sequence[ColumnCheck]) -> Proposal | None:
+    """The column that may say which rows are the same applicant's."""
+    ids = [c for c in columns if c.has("repeated id")]
+    if not ids:
+        return None
+    sign = next(sign for sign in ids[0].signs if sign.kind == "repeated id")
+    return Proposal((ids[0].name,), f"it {sign.clause}", tuple(c.name for c in ids[1:]))
 
 
 def propose_financial(
@@ -112,10 +135,10 @@ def propose_financial(
         if c.name not in taken
         and "number" in c.kind
         and c.n_distinct >= _FEWEST_AMOUNTS
-        and _FINANCIAL_WORDS & set(words_of(c.name))
-        and not _NOT_FINANCIAL & set(words_of(c.name))
+        and suggests(c.name, "financial")
+        and not suggests(c.name, "not financial")
         and known_after(c.name) is None
-        and not any(sign.kind != "sentinel" for sign in c.signs)
+        and all(sign.kind in ("sentinel", "extreme value") for sign in c.signs)
     ]
     if not suitable:
         return None
@@ -126,18 +149,6 @@ def propose_financial(
         reason += f"; of {len(ranked)} such columns, those that predict the label best"
     others = tuple(c.name for c in suitable if c.name not in chosen)
     return Proposal(tuple(c.name for c in suitable if c.name in chosen), reason, others)
-
-
-def _label_rank(name: str) -> int:
-    words = words_of(name)
-    return min((_LABEL_WORDS.index(word) for word in words if word in _LABEL_WORDS), default=len(_LABEL_WORDS))
-
-
-def _group_rank(column: ColumnCheck) -> tuple[bool, int, int]:
-    """Names of the person before those of a second person or of how it was observed; then the order of the words."""
-    words = words_of(column.name)
-    place = min(GROUP_WORDS.index(word) for word in words if word in GROUP_WORDS)
-    return bool({"co", "observed", "tract"} & set(words)), place, len(words)
 
 
 _WIDTH = 110
@@ -154,7 +165,7 @@ class Choice:
     value
         A string, strings, strings with a reason each, or yes; None if nothing can be proposed.
     reason
-        Why this value was chosen.
+        Why this value was chosen; without a value, a question.
     """
 
     heading: str
@@ -198,7 +209,8 @@ def config_text(source: str, choices: Sequence[Choice], looks: Sequence[str]) ->
 def _lines_of(choice: Choice) -> list[str]:
     value = choice.value
     if value is None:
-        return ["# No column in the table looks suitable: write the value after the equals sign.", f"# {choice.key} ="]
+        question = choice.reason or "No column in the table looks suitable"
+        return [*_comment_lines(f"{question.rstrip('.')}: write the value after the equals sign."), f"# {choice.key} ="]
     reason = _comment_lines(f"Proposed: {choice.reason}.") if choice.reason else []
     if not isinstance(value, Mapping) or not value:
         return [*reason, f"{choice.key} = {toml_value([] if isinstance(value, Mapping) else value)}"]

@@ -606,6 +606,25 @@ def check_columns(wanted: Iterable[str], available: Sequence[str], what: str) ->
     return names
 
 
+def as_spelled(names: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """Names of a model's inputs as a table spells them: LightGBM and ONNX store a space as an underscore.
+
+    A name is replaced if the table does not have it, and one column alone differs from it by such spaces.
+
+    Examples
+    --------
+    >>> as_spelled(["Loan_amount", "age"], ["age", "Loan amount"])
+    ['Loan amount', 'age']
+    >>> as_spelled(["a_b_c"], ["a b_c", "a_b c"])
+    ['a_b_c']
+    """
+    spelled = []
+    for name in names:
+        alike = [column for column in columns if column.replace(" ", "_") == name.replace(" ", "_")]
+        spelled.append(alike[0] if name not in columns and len(alike) == 1 and alike[0] not in names else name)
+    return list(names) if len(set(spelled)) < len(spelled) else spelled
+
+
 def _refuse_probabilities(table: pd.DataFrame, name: str) -> None:
     """Reject group membership given as probabilities, which matching and attribution cannot use."""
     if table.shape[1] < 2 or not all(table[c].dtype.kind == "f" for c in table.columns):

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.arrays import Bools, Floats, Ints
+from evenhand.arrays import Bools, Floats, Ints, Keys
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.inputs.validation import in_row_order
 from evenhand.matching.neighbors import NeighborIndex
@@ -138,6 +138,8 @@ class MatchReference:
         Their coordinates, of shape (n_reference, n_coordinates).
     labels, groups
         Codes into the two tuples of names.
+    order
+        The rows in the order of the index: of several people at the same distance, its first is taken.
     """
 
     space: MatchingSpace
@@ -147,6 +149,7 @@ class MatchReference:
     label_names: tuple[Any, ...]
     group_names: tuple[Any, ...]
     index: NeighborIndex
+    order: Ints
 
     @classmethod
     def of(
@@ -157,8 +160,12 @@ class MatchReference:
         *,
         missing: Missing = "error",
         device: str | None = None,
+        keys: Keys | None = None,
     ) -> MatchReference:
-        """Index a reference; the parameters are those of `match_pairs` and, `device`, of `NeighborIndex.build`."""
+        """Index a reference; the parameters are those of `match_pairs` and, `device`, of `NeighborIndex.build`.
+
+        Of several people at the same distance, the one with the lowest of `keys` is taken; by default the lowest row.
+        """
         space = MatchingSpace.fit(F, missing=missing)
         points = space.transform(F)
         group_names, groups = _encode(in_row_order(group, F, "group"), "group", "reference", len(points))
@@ -168,21 +175,24 @@ class MatchReference:
                 f"{group_names[0]!r}."
             )
         label_names, labels = _encode(in_row_order(y, F, "y"), "y", "reference", len(points))
-        index = NeighborIndex.build(points, labels, groups, device=device)
-        return cls(space, points, labels, groups, label_names, group_names, index)
+        order = np.arange(len(points)) if keys is None else np.argsort(keys, kind="stable")
+        index = NeighborIndex.build(points[order], labels[order], groups[order], device=device)
+        return cls(space, points, labels, groups, label_names, group_names, index, order)
 
     def match(self, F: object, y: ArrayLike | None, group: ArrayLike, max_distance: float | None = None) -> Pairs:
         """Match other people in the reference."""
         points = self.space.transform(F)
         codes = _group_codes(in_row_order(group, F, "group"), self.group_names, len(points))
         labels = _codes_in(self.label_names, *_encode(in_row_order(y, F, "y"), "y", "people", len(points)))
-        found = _nearest_by_group(self.index, (points, labels), codes, len(self.group_names))
-        return self._pairs(codes, *found, max_distance)
+        distance, match = _nearest_by_group(self.index, (points, labels), codes, len(self.group_names))
+        return self._pairs(codes, distance, match, max_distance)
 
     def match_members(self, max_distance: float | None = None) -> Pairs:
         """Match the people of the reference with each other."""
-        found = _nearest_by_group(self.index, None, self.groups, len(self.group_names))
-        return self._pairs(self.groups, *found, max_distance)
+        found = _nearest_by_group(self.index, None, self.groups[self.order], len(self.group_names))
+        place = np.argsort(self.order)  # of each row in the index
+        distance, match = found[0].reshape(len(place), -1), found[1].reshape(len(place), -1)
+        return self._pairs(self.groups, distance[place].ravel(), match[place].ravel(), max_distance)
 
     def _pairs(self, codes: Ints, distance: Floats, match: Ints, max_distance: float | None) -> Pairs:
         if max_distance is not None and not max_distance >= 0:
@@ -190,6 +200,7 @@ class MatchReference:
         n_others = len(self.group_names) - 1
         person = np.repeat(np.arange(len(codes)), n_others)
         other = np.tile(np.arange(n_others), len(codes))
+        match = np.where(match >= 0, self.order[match], -1)
         is_far = (match >= 0) & (distance > max_distance) if max_distance is not None else np.zeros(len(match), bool)
         return Pairs(
             person=person,

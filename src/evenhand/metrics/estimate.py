@@ -99,6 +99,11 @@ class Estimate(Plain):
         return math.isfinite(self.value)
 
     @property
+    def excludes_zero(self) -> bool:
+        """Whether the interval excludes 0."""
+        return self.low > 0 or self.high < 0
+
+    @property
     def is_weak(self) -> bool:
         """Whether it is based on so few independent people that error rates are approximate."""
         return self.is_estimated and self.n_effective < FEW_INDEPENDENT_PEOPLE
@@ -254,7 +259,8 @@ class RowWeights:
     """Rows that stand for one or more people of a sample, each with a weight.
 
     A mean uses `total` as weights. Its variance, for a sample drawn with unequal probabilities, is the sum over people
-    of squared weights times squared residuals: over rows, of `squares` times the squared residual.
+    of squared weights times squared residuals: over rows, of `squares` times the squared residual. Weighted residuals
+    of people of the same cluster are added before they are squared, because the cluster was drawn as a whole.
 
     Attributes
     ----------
@@ -262,20 +268,25 @@ class RowWeights:
         People of each row, of shape (n,).
     total, squares
         Sums of their weights, and of the squares of their weights.
+    clusters
+        Number of each row's cluster, from 1, and 0 for rows whose people are independent; None if all are.
     """
 
     count: Ints
     total: Floats
     squares: Floats
+    clusters: Ints | None = None
 
     @classmethod
-    def of(cls, sample_weight: ArrayLike) -> RowWeights:
-        """One person per row, each with a sampling weight above 0.
+    def of(cls, sample_weight: ArrayLike, clusters: ArrayLike | None = None) -> RowWeights:
+        """One person per row, each with a sampling weight above 0; those with the same value of `clusters` are a unit.
 
         Examples
         --------
         >>> RowWeights.of([2.0, 4.0]).total
         array([0.5, 1. ])
+        >>> RowWeights.of([1, 1, 1], clusters=["a", "b", "a"]).variance(np.array([1.0, 1.0, 1.0]))
+        5.0
         """
         weight = np.asarray(sample_weight, dtype=np.float64)
         if weight.ndim != 1 or not len(weight) or not (np.isfinite(weight) & (weight > 0)).all():
@@ -284,11 +295,45 @@ class RowWeights:
                 "people with a weight of 0."
             )
         share = weight / weight.max()  # equal weights are exactly 1
-        return cls(np.ones(len(share), dtype=np.int64), share, share**2)
+        codes = None if clusters is None else np.unique(np.asarray(clusters), return_inverse=True)[1] + 1
+        if codes is not None and codes.shape != share.shape:
+            raise InvalidInputError(f"`clusters` has {codes.size} values for {len(share)} people; give one per person.")
+        return cls(np.ones(len(share), dtype=np.int64), share, share**2, codes)
 
-    def rows(self, chosen: NDArray[np.bool_]) -> RowWeights:
+    def rows(self, chosen: NDArray[np.bool_] | NDArray[np.intp]) -> RowWeights:
         """Select some of the rows."""
-        return RowWeights(self.count[chosen], self.total[chosen], self.squares[chosen])
+        clusters = None if self.clusters is None else self.clusters[chosen]
+        return RowWeights(self.count[chosen], self.total[chosen], self.squares[chosen], clusters)
+
+    def variance(self, influence: Floats) -> float:
+        """Variance of a metric from the influences of people of weight 1 on it, of shape (n,)."""
+        if self.clusters is None:
+            return float(self.squares @ influence**2)
+        return float(self.covariance(influence[:, None])[0, 0])
+
+    def covariance(self, influences: Floats) -> Floats:
+        """Covariance of m metrics from the influences of people of weight 1 on them, of shape (n, m)."""
+        squares = self.squares if self.clusters is None else np.where(self.clusters == 0, self.squares, 0.0)
+        covariance: Floats = (squares[:, None] * influences).T @ influences
+        if self.clusters is not None:
+            by_cluster = np.stack([np.bincount(self.clusters, self.total * one)[1:] for one in influences.T])
+            covariance = covariance + by_cluster @ by_cluster.T
+        return covariance
+
+    def squares_by(self, codes: Ints, n_codes: int, values: NDArray[Any]) -> Floats:
+        """Sums over independent units of their squared weighted sums of `values`, by code, of shape (n_codes,)."""
+        if self.clusters is None:
+            return np.bincount(codes, self.squares * values**2, minlength=n_codes).astype(np.float64)
+        alone, rest = (np.flatnonzero(is_one) for is_one in (self.clusters == 0, self.clusters > 0))
+        cells, place = np.unique(self.clusters[rest] * n_codes + codes[rest], return_inverse=True)
+        sums = np.bincount(place, (self.total * values)[rest], minlength=len(cells))
+        of_alone = np.bincount(codes[alone], (self.squares * values**2)[alone], minlength=n_codes)
+        return np.asarray(of_alone + np.bincount(cells % n_codes, sums**2, minlength=n_codes), dtype=np.float64)
+
+    @property
+    def is_simple(self) -> bool:
+        """Whether everyone has weight 1 and is independent of the others."""
+        return self.clusters is None and self.is_equal
 
     @cached_property
     def is_equal(self) -> bool:
@@ -301,7 +346,7 @@ class RowWeights:
         if self.is_equal:
             return self
         factor = float(self.count.sum()) / float(self.total.sum())
-        return RowWeights(self.count, self.total * factor, self.squares * factor**2)
+        return RowWeights(self.count, self.total * factor, self.squares * factor**2, self.clusters)
 
 
 def row_weights(frequency: ArrayLike | RowWeights | None, n: int) -> RowWeights:

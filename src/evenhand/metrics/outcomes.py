@@ -62,7 +62,8 @@ def auc_interval(
     """Area under the ROC curve with DeLong's interval, formed on the logit scale.
 
     `weight` is how many people each row stands for. With sampling weights, the squares of people's influences are
-    weighted by the squares of their weights.
+    weighted by the squares of their weights; influences of people of the same cluster are added first (Obuchowski
+    1997).
 
     Examples
     --------
@@ -79,9 +80,18 @@ def auc_interval(
     worth1, worth0 = n1**2 / squares.totals[0], n0**2 / squares.totals[1]
     if worth1 < 2 or worth0 < 2:
         return Estimate(area, note="no interval: one person with a label")
-    spread1, spread0 = squares.favorable @ (share1 - area) ** 2, squares.unfavorable @ (share0 - area) ** 2
-    variance1, variance0 = spread1 / n1**2 * worth1 / (worth1 - 1), spread0 / n0**2 * worth0 / (worth0 - 1)
-    error = float(np.sqrt(variance1 + variance0))
+    if isinstance(weight, RowWeights) and weight.clusters is not None:
+        is_favorable = y == 1
+        worth1, worth0 = n1**2 / weight.variance(is_favorable * 1.0), n0**2 / weight.variance(~is_favorable * 1.0)
+        if worth1 <= 1 or worth0 <= 1:
+            return Estimate(area, note="no interval: one cluster with a label")
+        share = np.where(is_favorable, share1[counts.place], share0[counts.place])
+        factor = np.where(is_favorable, math.sqrt(worth1 / (worth1 - 1)) / n1, math.sqrt(worth0 / (worth0 - 1)) / n0)
+        error = math.sqrt(weight.variance((share - area) * factor))
+    else:
+        spread1, spread0 = squares.favorable @ (share1 - area) ** 2, squares.unfavorable @ (share0 - area) ** 2
+        variance1, variance0 = spread1 / n1**2 * worth1 / (worth1 - 1), spread0 / n0**2 * worth0 / (worth0 - 1)
+        error = float(np.sqrt(variance1 + variance0))
     if error == 0 or not 0 < area < 1:
         return Estimate(area, note="no interval: the labels are separated without overlap")
     half = normal_quantile(confidence) * error / (area * (1 - area))

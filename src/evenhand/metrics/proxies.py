@@ -7,7 +7,7 @@ uses it in that way or whether there are good reasons to.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,13 +43,11 @@ class ProxyStrength(Plain):
     feature
         Name of the column, or "all features".
     auc
-        Mean over groups of the area under the ROC curve of that group against everyone else: 0.5 is chance, 1 is
-        perfect.
+        Area under the ROC curve of the group that is predicted best against everyone else: 0.5 is chance, 1 is perfect.
     low, high
-        Interval with Hanley and McNeil's standard error, widened if the prediction was learned from other folds; for
-        more than two groups, the mean of the groups' intervals, which is too wide rather than too narrow.
+        Its interval with Hanley and McNeil's standard error, widened if the prediction was learned from other folds.
     auc_by_group
-        The same for each group; NaN for a group too small to hold people out.
+        The area for each group; NaN for a group too small to hold people out.
     n_values
         Number of distinct values, not counting missing ones; for all features, the number of columns.
     n_missing
@@ -226,6 +224,18 @@ class _Setting:
         return cls(table, codes, readable, judged, fold, n_folds, confidence)
 
 
+def predicted_group(auc_by_group: Mapping[str, float | None]) -> str:
+    """The group that is predicted best, in words; with two groups, predicting either is the same.
+
+    Examples
+    --------
+    >>> predicted_group({"a": 0.6, "b": 0.95, "c": 0.7}), predicted_group({"a": 0.95, "b": 0.95})
+    ('b', 'the group')
+    """
+    areas = {name: area for name, area in auc_by_group.items() if area is not None and not math.isnan(area)}
+    return max(areas, key=lambda name: areas[name]) if areas and len(auc_by_group) > 2 else "the group"
+
+
 # --- one feature ---
 
 
@@ -263,8 +273,11 @@ def _as_values(column: pd.Series[Any]) -> tuple[Ints, Floats | None]:
     is_missing = np.isnan(numbers)
     present = np.sort(numbers[~is_missing])
     n_bins = int(np.ceil(len(numbers) ** (1 / 3)))
-    # A number at a cut belongs above it, so a frequent value has a separate bin.
-    edges = np.unique(present[(np.arange(1, n_bins) * len(present)) // n_bins]) if len(present) else present
+    edges, counts = np.unique(present, return_counts=True)
+    if len(edges) > n_bins:
+        # A number at a cut belongs above it. A value more frequent than a bin is one by itself: it has a cut after it.
+        after_frequent = edges[1:][counts[:-1] > len(present) / n_bins]
+        edges = np.union1d(present[(np.arange(1, n_bins) * len(present)) // n_bins], after_frequent)
     bins = np.where(is_missing, 0, np.searchsorted(edges, numbers, side="right") + 1)
     middle = present[len(present) // 2] if len(present) else 0.0
     return bins.astype(np.int64), np.where(is_missing, middle, numbers)
@@ -308,23 +321,23 @@ def _joint_strength(setting: _Setting, n_trees: int, random_state: int) -> Proxy
     table = setting.table
     matrix, is_category = _tree_matrix(table)
     shares = np.zeros((len(matrix), len(setting.names)))
-    for fold in range(setting.n_folds):
-        held_out = setting.fold == fold
-        # The trees reject a column without values; with no column left, everyone is tied.
-        has_values = ~np.isnan(matrix[~held_out]).all(axis=0)
-        if not has_values.any():
-            continue
-        trees = HistGradientBoostingClassifier(
-            max_iter=n_trees,
-            learning_rate=0.2,
-            max_leaf_nodes=15,
-            min_samples_leaf=10,
-            early_stopping=False,
-            categorical_features=is_category[has_values],
-            random_state=random_state,
-        )
-        # Trees this small gain nothing from threads, and threads waiting for a busy core are costly.
-        with threadpool_limits(limits=1):
+    # Trees this small gain nothing from threads, and threads waiting for a busy core are costly.
+    with threadpool_limits(limits=1):
+        for fold in range(setting.n_folds):
+            held_out = setting.fold == fold
+            # The trees reject a column without values; with no column left, everyone is tied.
+            has_values = ~np.isnan(matrix[~held_out]).all(axis=0)
+            if not has_values.any():
+                continue
+            trees = HistGradientBoostingClassifier(
+                max_iter=n_trees,
+                learning_rate=0.2,
+                max_leaf_nodes=15,
+                min_samples_leaf=10,
+                early_stopping=False,
+                categorical_features=is_category[has_values],
+                random_state=random_state,
+            )
             trees.fit(matrix[np.ix_(~held_out, has_values)], setting.codes[~held_out])
             shares[np.ix_(held_out, trees.classes_)] = trees.predict_proba(matrix[np.ix_(held_out, has_values)])
     n_missing = int(table.isna().any(axis=1).sum())
@@ -358,10 +371,13 @@ def _tree_matrix(table: pd.DataFrame) -> tuple[Floats, Bools]:
 def _strength(facts: dict[str, Any], areas: Sequence[Estimate], setting: _Setting, note: str = "") -> ProxyStrength:
     by_group = dict.fromkeys(setting.names, math.nan)
     by_group |= {setting.names[code]: area.value for code, area in zip(setting.judged, areas, strict=True)}
-    mean, low, high = np.mean([(area.value, area.low, area.high) for area in areas], axis=0).tolist()
-    if mean >= 1:
+    largest = max(area.value for area in areas)
+    # Of two groups, either against the other is the same area, with two intervals.
+    best = [area for area in areas if math.isclose(area.value, largest)]
+    low, high = np.mean([(area.low, area.high) for area in best], axis=0).tolist()
+    if largest >= 1:
         low, high, note = math.nan, math.nan, "no interval: the groups are separated without overlap"
-    return ProxyStrength(auc=mean, low=low, high=high, auc_by_group=by_group, note=note, **facts)
+    return ProxyStrength(auc=largest, low=low, high=high, auc_by_group=by_group, note=note, **facts)
 
 
 def _area(value: float, is_member: Bools, least: float, setting: _Setting, inflation: float = 1.0) -> Estimate:

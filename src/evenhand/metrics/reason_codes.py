@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.disparity.approvals import contrast_counts, no_contrast
-from evenhand.metrics.disparity.intervals import rate_estimate
-from evenhand.metrics.estimate import Estimate, Plain
+from evenhand.metrics.disparity.approvals import contrast_counts, contrast_groups, no_contrast
+from evenhand.metrics.disparity.intervals import Membership, group_rate, rate_estimate
+from evenhand.metrics.estimate import Estimate, Plain, RowWeights
 from evenhand.metrics.excess import ROUNDING
 
 Place: TypeAlias = Literal["first", "any"]
@@ -250,7 +250,8 @@ class ReasonRate(Plain):
     difference
         Share in the group minus share in the reference group, with Newcombe's interval.
     p_value, test
-        Two-sided, for equal shares: from a z test, or from Fisher's exact test if an expected count is below 5.
+        Two-sided, for equal shares: from a z test, or from Fisher's exact test if an expected count is below 5 and
+        there are no clusters.
     p_value_holm
         Adjusted for all reasons and groups of the place (Holm).
     """
@@ -268,8 +269,22 @@ class ReasonRate(Plain):
     test: str
 
 
+@dataclass(frozen=True, eq=False)
+class DeclinedPeople:
+    """Declined people one by one: their reasons, of shape (n, k), groups, and clusters in their weights."""
+
+    codes: Ints
+    groups: Ints
+    weights: RowWeights
+
+
 def reason_rates(
-    counts: ReasonCounts, reasons: Sequence[str], groups: Sequence[str], reference: str, confidence: float = 0.95
+    counts: ReasonCounts,
+    reasons: Sequence[str],
+    groups: Sequence[str],
+    reference: str,
+    confidence: float = 0.95,
+    declined: DeclinedPeople | None = None,
 ) -> tuple[ReasonRate, ...]:
     """How often each reason is given to the declined people of each group.
 
@@ -283,6 +298,8 @@ def reason_rates(
         The group that the others are compared with.
     confidence
         Level of the intervals.
+    declined
+        The same people, if some are of the same cluster, which is then one unit in intervals and tests.
 
     Returns
     -------
@@ -295,6 +312,7 @@ def reason_rates(
     >>> [(row.reason, row.group, row.n, row.n_people) for row in rates if row.place == "first"]
     [('debt', 'a', 2, 3), ('debt', 'b', 0, 1), ('income', 'a', 1, 3), ('income', 'b', 1, 1)]
     """
+    members = None if declined is None else Membership(tuple(groups), declined.groups, None, declined.weights)
     at = list(groups).index(reference)
     n0 = int(counts.n_people[at])
     rates: list[ReasonRate] = []
@@ -303,6 +321,9 @@ def reason_rates(
         totals = given.sum(axis=1)
         rows = []
         for reason in sorted(np.flatnonzero(totals).tolist(), key=lambda code: -totals[code]):
+            if declined is not None and members is not None:
+                codes = declined.codes[:, :1] if place == "first" else declined.codes
+                has_reason = (codes == reason).any(axis=1).astype(np.int64)
             for code, name in enumerate(groups):
                 n, n_people = int(given[reason, code]), int(counts.n_people[code])
                 if code == at:
@@ -311,8 +332,14 @@ def reason_rates(
                     contrast = no_contrast(_NO_ONE)
                 elif not n0:
                     contrast = no_contrast("not estimable: no one in the reference group is declined")
+                elif members is not None:
+                    contrast = contrast_groups(has_reason, members, code, at, "auto", confidence)
                 else:
                     contrast = contrast_counts(n, n_people, int(given[reason, at]), n0, "auto", confidence)
+                rate = rate_estimate(n, n_people, confidence, _NO_ONE)
+                if members is not None and n_people:
+                    everyone = np.ones(len(has_reason), dtype=bool)
+                    rate = group_rate(members, code, has_reason, everyone, _NO_ONE, confidence)
                 rows.append(
                     ReasonRate(
                         place=place,
@@ -321,7 +348,7 @@ def reason_rates(
                         is_reference=code == at,
                         n_people=n_people,
                         n=n,
-                        rate=rate_estimate(n, n_people, confidence, _NO_ONE),
+                        rate=rate,
                         difference=contrast.difference,
                         p_value=contrast.p_value,
                         p_value_holm=math.nan,

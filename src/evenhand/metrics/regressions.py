@@ -70,10 +70,14 @@ class GroupEffect(Estimate):
         People of the group among the `n` in the regression; None if unknown.
     n_controls
         Columns that are held equal; None if it is not a regression.
+    odds_ratio
+        Odds of a favorable outcome in the group divided by those in the reference group, with controls held equal;
+        None unless a logit was estimated.
     """
 
     n_group: int | None = None
     n_controls: int | None = None
+    odds_ratio: Estimate | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain fields, with `n` also as `n_people`."""
@@ -170,11 +174,12 @@ def group_effect(
     else:
         estimate = (_logit if method == "logit" else _least_squares)(sample, confidence)
     note = "; ".join(text for text in (estimate.note, certain, redundant) if text)
-    return GroupEffect(
-        **{**vars(estimate), "n": len(sample.outcome), "note": note},
-        n_group=int(sample.is_group.sum()),
-        n_controls=len(sample.controls.names),
-    )
+    counts = {
+        "n": len(sample.outcome),
+        "n_group": int(sample.is_group.sum()),
+        "n_controls": len(sample.controls.names),
+    }
+    return GroupEffect(**{**vars(estimate), **counts, "note": note})
 
 
 def _unfit(sample: _Sample, method: Method, group: str, reference: str) -> str:
@@ -288,7 +293,7 @@ def _least_squares(sample: _Sample, confidence: float) -> Estimate:
 
 
 def _logit(sample: _Sample, confidence: float) -> Estimate:
-    """The average marginal effect of the group."""
+    """The average marginal effect of the group, and its odds ratio."""
     design, is_solved = sample.design, True
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # the causes of their warnings are checked below
@@ -319,4 +324,6 @@ def _logit(sample: _Sample, confidence: float) -> Estimate:
     gradient = design.T @ (slope_inside - slope_outside) / len(design)
     gradient[1] = slope_inside.mean()
     error = math.sqrt(float(gradient @ np.asarray(fitted.cov_params()) @ gradient))
-    return Estimate.from_error(float((inside - outside).mean()), error, confidence=confidence)
+    effect = Estimate.from_error(float((inside - outside).mean()), error, confidence=confidence)
+    low, high = np.exp(fitted.conf_int(alpha=1 - confidence)[1]).tolist()
+    return GroupEffect(**vars(effect), odds_ratio=Estimate(math.exp(parameters[1]), low, high))

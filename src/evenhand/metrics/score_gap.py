@@ -1,470 +1,421 @@
 r"""The score gap at equal finances: who is worse off, by how much, and through which inputs.
 
-For a person i and a match j of the other group, let z be i with j's finances. The average is taken of
-:math:`D = \phi(z) - \phi(j)`, both explained from i's baseline: one value per feature, with the sum
-:math:`f(z) - f(j)`. The financial features of z and j are the same, but what correlates with finances is not. So D is
-regressed on the sign s (+1 if i is in the group, -1 if i is in the reference group) and on differences
-:math:`h(i) - h(j)` of functions of the finances, without an intercept, because exchanging i and j changes the sign of
-all of them. The coefficient of s is the gap of the group minus the reference group at equal finances. Both groups
-have the same weight; within a group, so do people, unless they have sampling weights.
+People of one label with alike finances are put into leaves, and everyone in a leaf is given the same finances
+(`matching.leaves`). What still differs between two people of a leaf is not finances. The gap is the coefficient of the
+group in a regression with a constant for each leaf, in which functions of the actual finances are held constant: a leaf
+is small, but its people are not equal.
 
-A person may be in many pairs. With :math:`S_v` the sum of the influences of all rows that contain person v, divided
-by :math:`\sqrt{1 - 2 c_v}`, where :math:`c_v` is the person's share of the weight, the variance is
-:math:`\sum_v S_v S_v^\top`. If a small group happens to have few people with a rare input, that is far too small. If
-there is no gap, what remains of D after the finances has the same variance in both groups, so the estimate, a sum of
-:math:`A_v u_v` over people, also has the variance :math:`\sum_v A_v^2` times half the mean squared residual. The larger
-of the two is used. Few people may have an input: the degrees of freedom are the smaller of
-:math:`(\sum S^2)^2 / \sum S^4 - 1` and the value that :math:`A_v` and the kurtosis of the residuals give, and a feature
-with fewer than 12 is not tested.
+Under the null hypothesis, the group's name could be anyone's in the leaf. With v the residuals of a regression without
+the group, the statistic is T, the sum of v over the people of the group. Reshuffling the names within leaves gives its
+distribution: a mean of 0, and, with :math:`n_1` of n people of a leaf in the group, the variance
 
-Decisions are different: D is 0 for most pairs, and 1 or -1 for pairs near the threshold. The kurtosis of such
-residuals is one over the share of pairs that differ, which means that few pairs count, not that few people do. So
-their degrees of freedom are those of S, and decisions are tested from 5 on; the variance is the same, and too large
-rather than too small if few pairs differ.
+.. math:: \sum_{leaves} \frac{n_1 (n - n_1)}{n (n - 1)} \sum_{people} v^2.
 
-Sums over pairs for score gaps: those of the regression, and those of each person's contribution to its error.
+Covariances of the columns (inputs, total, probability, decision) have the same form. Where a group is small, names are
+actually reshuffled, thousands of times; where both are large, the distribution is normal and needs no draws. p-values
+of inputs are those of the largest of them all, which adjusts for their number and their correlation.
 
-They are computed in torch, on the device of the controls; devices differ by rounding only.
+An interval holds the gaps c that are not rejected: those for which T of :math:`v - c a`, with a the adjusted group, is
+within the same quantile. The ends solve a quadratic equation; the interval excludes 0 exactly if the test rejects it.
+
+Applicants with several rows are one person: their rows are averaged, and applicants are reshuffled, not rows. Sampling
+weights stay with the person while the names move.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Protocol
+from itertools import combinations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from scipy import stats
-from torch import Tensor
+from scipy import special
+from scipy.sparse import csr_array
 
-from evenhand.arrays import Floats, Ints
-from evenhand.metrics.estimate import Estimate, not_estimable, student_quantile
-from evenhand.metrics.triples import N_BUCKETS, Gathered, bucket_sums, distinct_codes, numbered, placed
-from evenhand.system.threads import ONE_THREAD, Crew, device_turn, one_thread_each
+from evenhand.arrays import Bools, Floats, Ints, Keys
+from evenhand.inputs.identity import MOST_COPIES
+from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided, student_quantile
+from evenhand.metrics.triples import N_BUCKETS
+from evenhand.system.hashing import mixed_hash
+from evenhand.system.threads import ONE_THREAD, Crew
 
 _COMPONENTS = 4
-_SMALLEST_PIVOT = (
-    1e-12  # of the largest eigenvalue: below, functions that are alike differ by how their sums are rounded
-)
+_PEOPLE_PER_CONTROL = 8
+_SMALLEST_PIVOT = 1e-9  # of the scaled controls
+_ROUNDING = 1e-6  # attributions are computed in single precision
+_LARGE = 300  # people of the smaller group from which the distribution is taken to be normal
+_SHUFFLES, _MOST_SHUFFLES = 4_000, 20_000
+_SHUFFLES_AT_ONCE = 500
+_FEWEST_IN_TAIL = 20  # shuffles in which an input is farther out than its tail
+_BARS = 41
+_LEVEL = 0.05
+_TIE = 1e-9  # by which equal statistics differ through rounding
 
 
-class GapPart(Protocol):
-    """Some pairs of a person and a match, who is a row of the reference."""
+@dataclass(frozen=True, eq=False)
+class LeafPeople:
+    """Some people in leaves, one per row.
 
-    @property
-    def person(self) -> Ints:
-        """A code for each person, of shape (n,); all pairs of a person are in one part."""
-        ...
+    Attributes
+    ----------
+    leaf, group, label
+        Codes of each.
+    person
+        A hash that is the same for rows of the same person.
+    weight
+        Sampling weight.
+    bucket
+        Where the person's influences are added up.
+    finances
+        Actual finances on the scale of the leaves, of shape (n, k).
+    values
+        With the finances of the leaf: the part of each input, their sum, the probability and the decision, of shape
+        (n, n_columns).
+    by
+        Codes of the columns to split by.
+    """
 
-    @property
-    def person_row(self) -> NDArray[np.signedinteger]:
-        """The row that represents the person in the reference, -1 for someone outside it."""
-        ...
+    leaf: NDArray[np.signedinteger]
+    group: NDArray[np.signedinteger]
+    label: NDArray[np.signedinteger]
+    person: Keys
+    weight: Floats
+    bucket: NDArray[np.signedinteger]
+    finances: NDArray[np.float32]
+    values: NDArray[np.float32]
+    by: Mapping[str, NDArray[np.signedinteger]]
 
-    @property
-    def unit(self) -> NDArray[np.signedinteger]:
-        """A code that is the same for pairs of the same person outside the reference, who may have several rows."""
-        ...
+    def __len__(self) -> int:
+        return len(self.leaf)
 
-    @property
-    def bucket(self) -> Ints:
-        """Bucket of the person."""
-        ...
+    def rows(self, chosen: Ints | Bools | slice) -> LeafPeople:
+        """Some of the people."""
+        own = {f.name: getattr(self, f.name)[chosen] for f in fields(self) if f.name != "by"}
+        return LeafPeople(**own, by={name: codes[chosen] for name, codes in self.by.items()})
 
-    @property
-    def other(self) -> NDArray[np.signedinteger]:
-        """Row of the reference that represents the match."""
-        ...
 
-    @property
-    def match(self) -> NDArray[np.signedinteger]:
-        """Row of the match."""
-        ...
-
-    @property
-    def group(self) -> Ints:
-        """Group of the person."""
-        ...
-
-    @property
-    def other_group(self) -> Ints:
-        """Group of the match."""
-        ...
-
-    @property
-    def label(self) -> Ints:
-        """Label of both."""
-        ...
-
-    @property
-    def pair_weight(self) -> Floats:
-        """Sampling weight of the person, times that of the match over the mean of the person's matches in the group."""
-        ...
-
-    @property
-    def finances(self) -> NDArray[np.floating]:
-        """Standardized finances of the person, of shape (n, k)."""
-        ...
-
-    @property
-    def score_gaps(self) -> NDArray[np.floating]:
-        """What is averaged, of shape (n, n_columns)."""
-        ...
+Parts = Callable[[], Iterable[LeafPeople]]
+"""Iterates over all people anew at each call."""
 
 
 @dataclass(frozen=True, eq=False)
 class FinanceControls:
-    """Functions of the finances to hold constant: linear, squared, products of principal components, by label.
+    """Functions of the finances to hold constant: linear, squared, products of principal components, each by label."""
+
+    components: Floats
+
+    @classmethod
+    def of(cls, finances: NDArray[np.float32]) -> FinanceControls:
+        """Controls for finances on the scale of the leaves, given those of the reference."""
+        centered = finances - finances.mean(axis=0, dtype=np.float64)
+        return cls(np.linalg.eigh(centered.T @ centered)[1][:, ::-1][:, :_COMPONENTS].copy())
+
+    def __len__(self) -> int:
+        n, n_components = (int(size) for size in self.components.shape)
+        return 2 * (2 * n + math.comb(n_components, 2))
+
+    def values(self, people: LeafPeople) -> Floats:
+        """The functions, of shape (n, n_controls); those that matter most come first."""
+        finances = people.finances.astype(np.float64)
+        along = finances @ self.components
+        products = [along[:, [a]] * along[:, [b]] for a, b in combinations(range(along.shape[1]), 2)]
+        every = np.hstack([finances, finances**2, *products])
+        return np.hstack([every, every * people.label[:, None]])
+
+
+@dataclass(frozen=True, eq=False)
+class _Repeated:
+    """People with several rows, who are averaged.
 
     Attributes
     ----------
-    components
-        Up to four principal components of the reference's standardized finances, of shape (k, q).
-    of_reference
-        The functions of those finances, of shape (n_reference, n_controls / 2).
+    key
+        Hashes of person and group, ascending.
+    n_rows, cell
+        Number of rows, and the cell (see `_Census`) in which the person's name is reshuffled: the lowest of the rows'.
     """
 
-    components: Tensor
-    of_reference: Tensor
+    key: Keys
+    n_rows: Ints
+    cell: Ints
 
     @classmethod
-    def of(cls, points: Floats, device: torch.device | None = None) -> FinanceControls:
-        """Controls from the reference's standardized finances; sums are computed on the device, None for the CPU."""
-        centered = points - points.mean(axis=0)
-        components = np.linalg.eigh(centered.T @ centered)[1][:, ::-1][:, :_COMPONENTS].copy()
-        along = placed(components, device)
-        return cls(along, _functions(placed(points, device), along))
+    def among(cls, key: Keys, cell: Ints, *, is_given: bool) -> _Repeated:
+        order = np.lexsort((cell, key))
+        keys, first, n_rows = np.unique(key[order], return_index=True, return_counts=True)
+        chosen = (n_rows > 1) & (is_given | (n_rows <= MOST_COPIES))
+        return cls(keys[chosen], n_rows[chosen], cell[order][first[chosen]])
 
-    @property
-    def device(self) -> torch.device:
-        """Where sums are computed."""
-        return self.of_reference.device
-
-    def difference(self, finances: Tensor, match: Tensor, label: Tensor) -> Tensor:
-        """Functions of the person's finances minus those of the match's, of shape (n, n_controls)."""
-        apart = _functions(finances.double(), self.components) - self.of_reference.index_select(0, match)
-        return torch.cat([apart, apart * label.unsqueeze(1)], dim=1)
+    def find(self, people: LeafPeople) -> Ints:
+        """The place of each row's person, -1 for a person with one row."""
+        if not len(self.key):
+            return np.full(len(people), -1)
+        key = _unit(people)
+        place = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
+        return np.where(self.key[place] == key, place, -1)
 
 
-def _functions(points: Tensor, components: Tensor) -> Tensor:
-    along = points @ components
-    first, second = torch.triu_indices(along.shape[1], along.shape[1], offset=1, device=points.device)
-    return torch.cat([points, points.square(), along[:, first] * along[:, second]], dim=1)
+def _unit(people: LeafPeople) -> Keys:
+    return mixed_hash(people.person, people.group.astype(np.int64))
 
 
 @dataclass(frozen=True, eq=False)
-class _Design:
-    """Regressors, weights and differences of the pairs of a part between two groups.
+class _Census:
+    """Who is in which leaf: what is known before anything is averaged.
 
     Attributes
     ----------
-    rows
-        The pairs.
-    side
-        1 if the person is in the group, 0 if in the reference group.
-    share
-        Weight of each pair over the number of the person's pairs.
-    n_people
-        People of either side with a positive weight.
+    cell
+        Codes leaf * n_groups + group that occur, ascending.
+    n_units
+        People of each cell; a person with several rows is in one cell.
     """
 
-    rows: Tensor
-    side: Tensor
-    regressors: Tensor
-    share: Tensor
-    difference: Tensor
-    n_people: tuple[int, int]
+    n_groups: int
+    cell: Ints
+    n_units: Ints
+    repeated: _Repeated
 
     @classmethod
-    def of(cls, part: GapPart, controls: FinanceControls, group: int, reference_group: int) -> _Design:
-        device = controls.device
-        own, other = (placed(codes, device) for codes in (part.group, part.other_group))
-        forward = (own == group) & (other == reference_group)
-        rows = (forward | ((own == reference_group) & (other == group))).nonzero().squeeze(1)
-        side = forward[rows].long()
-        person, weight, finances, match, label, gaps = (
-            placed(values, device).index_select(0, rows)
-            for values in (part.person, part.pair_weight, part.finances, part.match, part.label, part.score_gaps)
-        )
-        # All pairs of a person are on one side.
-        pairs_of = Gathered.of(distinct_codes(person))
-        counts = pairs_of.sums(torch.stack([torch.ones_like(weight), weight, side.double()], dim=1))
-        counted = counts[:, 1] > 0
-        on_side = [int((counted & ((counts[:, 2] > 0) == bool(which))).sum()) for which in (0, 1)]
-        regressors = torch.cat([(2.0 * side - 1).unsqueeze(1), controls.difference(finances, match, label)], dim=1)
-        share = weight / counts[pairs_of.code, 0]
-        return cls(rows, side, regressors, share, gaps.double(), (on_side[0], on_side[1]))
+    def of(cls, parts: Iterable[LeafPeople], n_groups: int, crew: Crew, *, is_given: bool) -> _Census:
+        def keys_of(part: LeafPeople) -> tuple[Ints, Keys]:
+            kept = part.weight > 0
+            return (part.leaf.astype(np.int64) * n_groups + part.group)[kept], _unit(part)[kept]
+
+        read = [*crew.in_order(keys_of, parts), (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64))]
+        code, key = (np.concatenate(column) for column in zip(*read, strict=True))
+        repeated = _Repeated.among(key, code, is_given=is_given)
+        homes = np.r_[code[~np.isin(key, repeated.key)] if len(repeated.key) else code, repeated.cell]
+        cell = np.unique(code)
+        n_units = np.bincount(np.searchsorted(cell, homes), minlength=len(cell))
+        return cls(n_groups, cell, n_units, repeated)
 
 
 @dataclass(frozen=True, eq=False)
-class GapMoments:
-    """Sums over pairs by the person's group, from which the regression follows."""
+class _Sums:
+    """Weighted sums of controls and values, from which every regression follows.
 
-    group: int
-    reference_group: int
-    n_people: tuple[int, int]
-    total: Floats
-    n_pairs: int
-    design: Floats
-    product: Floats
+    Attributes
+    ----------
+    weight, sums
+        Of each cell, of shapes (n_cells,) and (n_cells, p).
+    products
+        Second moments of each group, of shape (n_groups, p, p).
+    """
 
-    @classmethod
-    def of(
-        cls,
-        parts: Iterable[GapPart],
-        controls: FinanceControls,
-        group: int,
-        reference_group: int,
-        crew: Crew = ONE_THREAD,
-    ) -> GapMoments | None:
-        """Sums over all parts, for a group and its reference group; None without a part."""
-
-        def of_part(part: GapPart) -> GapMoments:
-            with device_turn(controls.device.type):
-                return cls._of_design(_Design.of(part, controls, group, reference_group), group, reference_group)
-
-        found: GapMoments | None = None
-        for more in crew.in_order(of_part, parts):
-            found = more if found is None else found._added(more)
-        return found
-
-    @classmethod
-    def _of_design(cls, one: _Design, group: int, reference_group: int) -> GapMoments:
-        design, product, total = [], [], []
-        for which in (0, 1):
-            inside = (one.side == which).nonzero().squeeze(1)
-            regressors, share, difference = (
-                values.index_select(0, inside) for values in (one.regressors, one.share, one.difference)
-            )
-            weighted = regressors * share.unsqueeze(1)
-            design.append(weighted.T @ regressors)
-            product.append(weighted.T @ difference)
-            total.append(share.sum())
-        n_pairs = int((one.share > 0).sum())
-        totals, designs, products = (torch.stack(sums).cpu().numpy() for sums in (total, design, product))
-        return cls(group, reference_group, one.n_people, totals, n_pairs, designs, products)
-
-    def _added(self, other: GapMoments) -> GapMoments:
-        n_people = (self.n_people[0] + other.n_people[0], self.n_people[1] + other.n_people[1])
-        return GapMoments(
-            self.group,
-            self.reference_group,
-            n_people,
-            self.total + other.total,
-            self.n_pairs + other.n_pairs,
-            self.design + other.design,
-            self.product + other.product,
-        )
-
-    def fit(self) -> GapFit:
-        """The regression."""
-        weight = 0.5 / self.total  # both groups have the same weight
-        design = np.tensordot(weight, self.design, axes=1)
-        inverse = np.linalg.pinv(design, rcond=_SMALLEST_PIVOT, hermitian=True).astype(np.float64)
-        coefficients = inverse @ np.tensordot(weight, self.product, axes=1)
-        return GapFit(self.group, self.reference_group, weight, inverse, coefficients)
-
-
-@dataclass(frozen=True, eq=False)
-class GapFit:
-    """The regression; the first coefficient of each column is its gap."""
-
-    group: int
-    reference_group: int
     weight: Floats
-    inverse: Floats
-    coefficients: Floats
+    sums: Floats
+    products: Floats
 
-    @property
-    def values(self) -> Floats:
-        """The gaps."""
-        found: Floats = self.coefficients[0]
-        return found
+    @classmethod
+    def of_part(cls, part: LeafPeople, census: _Census, controls: FinanceControls) -> _Sums:
+        weight, _ = _row_weights(part, census)
+        values = np.hstack([controls.values(part), part.values.astype(np.float64)])
+        weighted = weight[:, None] * values
+        cell = np.searchsorted(census.cell, part.leaf.astype(np.int64) * census.n_groups + part.group)
+        cell[weight == 0] = 0  # those whom no one counts may be alone in a cell
+        sums = _sums_by(cell, weighted, len(census.cell))
+        products = [weighted[rows].T @ values[rows] for rows in (part.group == g for g in range(census.n_groups))]
+        total: Floats = np.bincount(cell, weight, minlength=len(census.cell)).astype(np.float64)
+        return cls(total, sums, np.stack(products))
 
-    def influence(self, one: _Design) -> tuple[Tensor, Tensor, Tensor]:
-        """Weight of each pair, its coefficient in the gaps, and the residuals, of shape (n, n_columns)."""
-        of_side, inverse, coefficients = (
-            placed(values).to(one.regressors) for values in (self.weight, self.inverse[0], self.coefficients)
-        )
-        weight = one.share * of_side[one.side]
-        linear = weight * (one.regressors @ inverse)
-        return weight, linear, one.difference - one.regressors @ coefficients
+    def __add__(self, other: _Sums) -> _Sums:
+        return _Sums(self.weight + other.weight, self.sums + other.sums, self.products + other.products)
+
+
+def _sums_by(code: NDArray[np.signedinteger], values: Floats, n_codes: int) -> Floats:
+    """Sums of the rows of each code, of shape (n_codes, n_columns)."""
+    entries = (np.ones(len(code)), code.astype(np.int64), np.arange(len(code) + 1))
+    sums: Floats = np.asarray(csr_array(entries, shape=(len(code), n_codes)).T @ values)
+    return sums
+
+
+def _row_weights(part: LeafPeople, census: _Census) -> tuple[Floats, Ints]:
+    """The weight of each row, that of a person over the number of rows; and the person's place among the repeated."""
+    place = census.repeated.find(part)
+    if not len(census.repeated.key):
+        return part.weight, place
+    return part.weight / np.where(place >= 0, census.repeated.n_rows[place], 1), place
 
 
 @dataclass(frozen=True, eq=False)
-class InfluenceSums:
-    """Sums over people of products and powers of their influence, and over pairs of powers of residuals.
+class _Fit:
+    """The regression for two groups.
+
+    The columns are those of the values and, last, the group itself, as adjusted for leaves and controls.
 
     Attributes
     ----------
-    products, squares, fourth_powers
-        Of the scaled sums of influences.
-    leverage
-        Sums of the second and of the fourth power of the people's coefficients in the gap.
-    residuals
-        Weighted means of the second and of the fourth power of the residuals, of shape (2, n_columns).
-    by_bucket
-        Influences by bucket of people, of shape (n_buckets, n_columns).
+    leaf, mean
+        The leaves of these people, and in each the weighted mean of controls, values and group.
+    slope
+        What turns controls, values and group into residuals, of shape (p + 1, n_columns + 1).
+    statistic
+        T of each column; of the last one, that of a gap of 1.
+    n_own, n_other
+        People of each group in each leaf.
     """
 
-    products: Floats
-    squares: Floats
-    fourth_powers: Floats
-    leverage: Floats
-    residuals: Floats
-    by_bucket: Floats
+    group: int
+    reference_group: int
+    leaf: Ints
+    mean: Floats
+    slope: Floats
+    statistic: Floats
+    n_own: Floats
+    n_other: Floats
 
     @classmethod
-    def of(
-        cls,
-        parts: Iterable[GapPart],
-        controls: FinanceControls,
-        fit: GapFit,
-        reference_buckets: Ints | None,
-        crew: Crew = ONE_THREAD,
-    ) -> InfluenceSums:
-        """Sums over all parts; by bucket only if the reference has buckets."""
-        n_columns, device = fit.coefficients.shape[1], controls.device
-        buckets = None if reference_buckets is None else placed(reference_buckets, device)
-        n_reference = len(controls.of_reference)
-        inside = torch.zeros((n_reference, 2 + n_columns), dtype=torch.float64, device=device)
+    def of(cls, census: _Census, sums: _Sums, n_controls: int, group: int, reference_group: int) -> _Fit:
+        sides = census.cell % census.n_groups
+        rows = np.flatnonzero((sides == group) | (sides == reference_group))
+        leaf, place = np.unique(census.cell[rows] // census.n_groups, return_inverse=True)
+        is_own = sides[rows] == group
 
-        def of_part(part: GapPart) -> tuple[InfluenceSums, Tensor, Tensor]:
-            with device_turn(device.type):
-                return cls._of_part(
-                    part, _Design.of(part, controls, fit.group, fit.reference_group), fit, buckets, n_reference
-                )
+        def by_leaf(values: NDArray[np.number], chosen: Bools) -> Floats:
+            total = np.zeros((len(leaf), *values.shape[1:]))
+            np.add.at(total, place[chosen], values[rows[chosen]])
+            return total
 
-        found = cls.zeros(n_columns, 0 if buckets is None else N_BUCKETS)
-        for more, rows, sums in crew.in_order(of_part, parts):
-            found = found._added(more)
-            inside.index_add_(0, rows, sums)
-        return found._with_people(inside)
-
-    @classmethod
-    def _of_part(
-        cls, part: GapPart, one: _Design, fit: GapFit, buckets: Tensor | None, n_reference: int
-    ) -> tuple[InfluenceSums, Tensor, Tensor]:
-        """Sums over people outside the reference; rows of the reference; sums of these people's contributions."""
-        device = one.rows.device
-        person_row, other, unit = (
-            placed(codes, device, torch.int64)[one.rows] for codes in (part.person_row, part.other, part.unit)
-        )
-        weight, linear, residual = fit.influence(one)
-        influence = linear.unsqueeze(1) * residual
-        found = cls.zeros(residual.shape[1], 0 if buckets is None else N_BUCKETS)._with_residuals(weight, residual)
-        if buckets is not None:
-            own = placed(part.bucket, device, torch.int64)[one.rows]
-            found.by_bucket[:] = bucket_sums(influence, own, buckets[other]).cpu().numpy()
-        added = torch.cat([weight.unsqueeze(1), linear.unsqueeze(1), influence], dim=1)
-        is_inside = person_row >= 0
-        inside, outside = (is_inside == side for side in (True, False))
-        inside, outside = inside.nonzero().squeeze(1), outside.nonzero().squeeze(1)
-        rows, code = numbered(torch.cat([other, person_row[inside]]), n_reference)
-        of_reference = Gathered(code[: len(other)], len(rows)).sums(added)
-        of_reference[:, 1] *= -1  # as a match, a person counts with the opposite sign
-        of_reference += Gathered(code[len(other) :], len(rows), rows=inside).sums(added)
-        people = Gathered.of(distinct_codes(unit[outside]), rows=outside)
-        return found._with_people(people.sums(added)), rows, of_reference
-
-    @classmethod
-    def zeros(cls, n_columns: int, n_buckets: int) -> InfluenceSums:
-        """Sums over no one."""
-        squares, fourth_powers = np.zeros((2, n_columns))
-        return cls(
-            np.zeros((n_columns, n_columns)),
-            squares,
-            fourth_powers,
-            np.zeros(2),
-            np.zeros((2, n_columns)),
-            np.zeros((n_buckets, n_columns)),
-        )
-
-    def _added(self, other: InfluenceSums) -> InfluenceSums:
-        return InfluenceSums(*(getattr(self, field.name) + getattr(other, field.name) for field in fields(self)))
+        everyone = np.ones(len(rows), dtype=np.bool_)
+        weight, own_weight = by_leaf(sums.weight, everyone), by_leaf(sums.weight, is_own)
+        own_sums = by_leaf(sums.sums, is_own)
+        total = np.column_stack([by_leaf(sums.sums, everyone), own_weight])
+        p = sums.sums.shape[1]
+        moments = np.zeros((p + 1, p + 1))
+        moments[:p, :p] = sums.products[group] + sums.products[reference_group]
+        moments[p, :p] = moments[:p, p] = own_sums.sum(axis=0)
+        moments[p, p] = own_weight.sum()
+        mean = total / np.maximum(weight, np.finfo(np.float64).tiny)[:, None]
+        moments -= total.T @ mean  # now of what differs within leaves
+        n_own, n_other = by_leaf(census.n_units, is_own), by_leaf(census.n_units, ~is_own)
+        n_free = int(n_own.sum() + n_other.sum()) - len(leaf)
+        used = np.arange(min(n_controls, max(n_free // _PEOPLE_PER_CONTROL, 0)))
+        scale = np.sqrt(np.maximum(np.diag(moments)[used], 0.0))
+        used, scale = used[scale > _ROUNDING], scale[scale > _ROUNDING]
+        design = moments[np.ix_(used, used)] / np.outer(scale, scale)
+        inverse = np.linalg.pinv(design, rcond=_SMALLEST_PIVOT, hermitian=True) / np.outer(scale, scale)
+        slope = np.eye(p + 1)[:, n_controls:]
+        slope[used] = -inverse @ moments[used, n_controls:]
+        return cls(group, reference_group, leaf, mean, slope, moments[p] @ slope, n_own, n_other)
 
     @property
-    def pooled_variance(self) -> Floats:
-        """Variance of each gap under no gap, from the residuals of both groups."""
-        found: Floats = self.leverage[0] * self.residuals[0] / 2
-        return found
+    def share(self) -> Floats:
+        """The factor of each leaf in the variance of T."""
+        n = self.n_own + self.n_other
+        return self.n_own * self.n_other / np.maximum(n * (n - 1.0), 1.0)
 
-    @property
-    def pooled_degrees(self) -> Floats:
-        """Effective number of people behind it."""
-        found: Floats = self.leverage[0] ** 2 / self.leverage[1] * self.residuals[0] ** 2 / self.residuals[1]
-        return found
-
-    def _with_residuals(self, weight: Tensor, residual: Tensor) -> InfluenceSums:
-        squares = residual.square()
-        more = torch.stack([weight @ squares, weight @ squares.square()]).cpu().numpy()
-        return replace(self, residuals=self.residuals + more)
-
-    def _with_people(self, sums: Tensor) -> InfluenceSums:
-        """Add people, given sums of weights, of coefficients in the gap and of influences of each."""
-        share, coefficient, influence = sums[:, 0], sums[:, 1], sums[:, 2:]
-        # A person in every pair cannot be left out; the bound only keeps the division defined.
-        scaled = influence / (1 - 2 * share).clamp_min(0.1).sqrt().unsqueeze(1)
-        square, leverage = scaled.square(), coefficient.square()
-        products, squares, fourth_powers, leverages = (
-            values.cpu().numpy()
-            for values in (
-                scaled.T @ scaled,
-                square.sum(0),
-                square.square().sum(0),
-                torch.stack([leverage.sum(), leverage.square().sum()]),
-            )
-        )
-        return replace(
-            self,
-            products=self.products + products,
-            squares=self.squares + squares,
-            fourth_powers=self.fourth_powers + fourth_powers,
-            leverage=self.leverage + leverages,
-        )
+    def residuals(self, people: LeafPeople, controls: FinanceControls, weight: Floats) -> tuple[Floats, Ints]:
+        """Weighted residuals of people of the two groups, of shape (n, n_columns + 1), and the place of their leaf."""
+        own = (people.group == self.group)[:, None]
+        values = np.hstack([controls.values(people), people.values, own])
+        place = np.searchsorted(self.leaf, people.leaf)
+        return weight[:, None] * (values @ self.slope - (self.mean @ self.slope)[place]), place
 
 
-@one_thread_each()  # for operations this small, waking the threads of many cores takes longer than the work
-def gap_coefficients(
-    part: GapPart, controls: FinanceControls, group: int, reference_group: int, weights: Floats
-) -> Tensor:
-    """The coefficient of each pair's difference in the gap between two groups, of the shape of the weights.
+@dataclass(frozen=True, eq=False)
+class _Spread:
+    """How T varies when names are reshuffled, over parts of the people; `units` holds people with several rows.
 
-    The gap is linear in the differences, with coefficients that depend on who is compared and not on what is averaged:
-    one product gives the gaps of many models. All are NaN if no one in a group is compared.
-
-    Parameters
+    Attributes
     ----------
-    part
-        All pairs; their differences are not used.
-    controls, group, reference_group
-        As in `GapMoments.of`.
-    weights
-        Weightings of the pairs, of shape (n_weightings, n), the same for all pairs of a person.
+    covariance
+        Of the columns of T, of shape (n_columns + 1, n_columns + 1), before leaf means of people with several rows.
+    leaf_sums
+        Residuals by leaf.
+    influence
+        Influences on each column by bucket, of shape (N_BUCKETS, n_columns).
+    units
+        Residuals of the people with several rows.
+    kept, kept_leaf, kept_key, kept_own
+        Residuals, leaf, hash and side of everyone who can be reshuffled; empty unless names are.
     """
-    one = _Design.of(part, controls, group, reference_group)
-    found = one.regressors.new_zeros(weights.shape)
-    for row, weight in enumerate(placed(weights, controls.device)):
-        weighted = replace(one, share=one.share * weight[one.rows])
-        moments = GapMoments._of_design(weighted, group, reference_group)
-        if (moments.total > 0).all():
-            found[row, one.rows] = moments.fit().influence(weighted)[1]
-        else:
-            found[row] = float("nan")
-    return found
+
+    covariance: Floats
+    leaf_sums: Floats
+    influence: Floats
+    units: Floats
+    kept: Floats
+    kept_leaf: Ints
+    kept_key: Keys
+    kept_own: Bools
+
+    @classmethod
+    def of_part(
+        cls, part: LeafPeople, census: _Census, controls: FinanceControls, fit: _Fit, *, is_shuffled: bool
+    ) -> _Spread:
+        weight, place = _row_weights(part, census)
+        chosen = ((part.group == fit.group) | (part.group == fit.reference_group)) & (weight > 0)
+        part, weight, place = part.rows(chosen), weight[chosen], place[chosen]
+        residual, leaf = fit.residuals(part, controls, weight)
+        gap, adjusted = fit.statistic[:-1] / fit.statistic[-1], residual[:, -1:]
+        influence = adjusted / (weight[:, None] * fit.statistic[-1]) * (residual[:, :-1] - gap * adjusted)
+        is_single = place < 0
+        units = _sums_by(place[~is_single], residual[~is_single], len(census.repeated.key))
+        own = part.group == fit.group
+        one = cls._of_units(
+            residual[is_single], leaf[is_single], _unit(part)[is_single], own[is_single], fit, is_shuffled
+        )
+        return replace(one, influence=_sums_by(part.bucket, influence, N_BUCKETS), units=units)
+
+    @classmethod
+    def _of_units(cls, residual: Floats, leaf: Ints, key: Keys, own: Bools, fit: _Fit, is_shuffled: bool) -> _Spread:
+        share = fit.share[leaf]
+        kept = np.flatnonzero(share > 0) if is_shuffled else np.zeros(0, dtype=np.int64)
+        return cls(
+            (share[:, None] * residual).T @ residual,
+            _sums_by(leaf, residual, len(fit.leaf)),
+            np.zeros((N_BUCKETS, residual.shape[1] - 1)),
+            np.zeros((0, residual.shape[1])),
+            residual[kept],
+            leaf[kept],
+            key[kept],
+            own[kept],
+        )
+
+    def __add__(self, other: _Spread) -> _Spread:
+        added = {name: getattr(self, name) + getattr(other, name) for name in ("covariance", "leaf_sums", "influence")}
+        units = self.units + other.units if len(other.units) else self.units
+        kept = {
+            name: np.concatenate([getattr(self, name), getattr(other, name)])
+            for name in ("kept", "kept_leaf", "kept_key", "kept_own")
+        }
+        return _Spread(**added, units=units, **kept)
+
+    def finished(self, census: _Census, fit: _Fit, *, is_shuffled: bool) -> _Spread:
+        """With people of several rows, and residuals centered in each leaf."""
+        whole, repeated = self, census.repeated
+        if len(repeated.key):
+            leaf, group = np.divmod(repeated.cell, census.n_groups)
+            chosen = np.flatnonzero((group == fit.group) | (group == fit.reference_group))
+            home, own = np.searchsorted(fit.leaf, leaf[chosen]), group[chosen] == fit.group
+            whole += self._of_units(self.units[chosen], home, repeated.key[chosen], own, fit, is_shuffled)
+        n = fit.n_own + fit.n_other
+        mean = whole.leaf_sums / np.maximum(n, 1)[:, None]
+        covariance = whole.covariance - ((fit.share * n)[:, None] * mean).T @ mean
+        return replace(whole, covariance=covariance, kept=whole.kept - mean[whole.kept_leaf])
 
 
-FEW_DEGREES = 12.0
-"""A column with fewer degrees of freedom is estimated but not tested."""
+@dataclass(frozen=True, eq=False)
+class Shuffles:
+    """How gaps are distributed if names are reshuffled: numbers of shuffles in bars of equal width.
 
-FEW_DEGREES_OF_DECISIONS = 5.0
-"""The same for a column of decisions."""
+    Attributes
+    ----------
+    observed
+        The gap that was found.
+    edges, counts
+        Of the bars; those beyond the last bar are counted in it.
+    is_drawn
+        Whether names were reshuffled; otherwise the counts are those of a normal distribution.
+    """
 
-_MIN_PEOPLE = 10
-_DRAWS = 4_000
-_ROUNDING = 1e-6  # attributions are computed in single precision
+    observed: float
+    edges: tuple[float, ...]
+    counts: tuple[float, ...]
+    is_drawn: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -474,122 +425,290 @@ class GroupGap:
     Attributes
     ----------
     columns
-        Group minus reference group for each column: negative if the group is worse off. The p-value is two-sided, and
-        NaN if there are too few people to test.
+        Group minus reference group for each column: negative if the group is worse off. p-values are two-sided; those
+        of inputs are not adjusted, but their intervals hold for all inputs at once.
+    p_adjusted
+        p-values of the inputs, adjusted for their number and their correlation; NaN if an input is not tested.
+    detectable
+        For each column, the smallest gap that its test finds in 80% of cases.
     correlation
-        Correlation of the columns' estimates, of shape (n_columns, n_columns).
-    n_people, n_pairs
-        Compared people of each group, and their pairs.
+        Correlation of the columns' estimates.
+    n_people, n_alone
+        People of both groups in leaves with both, and in leaves with one of them only.
     influence
-        Influences of people on each column by bucket, of shape (n_buckets, n_columns); no rows without buckets.
+        Influences of people on each column by bucket, of shape (n_buckets, n_columns).
+    shuffles
+        The distribution of the total, and of the input with the smallest p-value, under the place of their columns.
     """
 
     columns: tuple[Estimate, ...]
+    p_adjusted: Floats
+    detectable: Floats
     correlation: Floats
     n_people: int
-    n_pairs: int
+    n_alone: int
     influence: Floats
+    shuffles: Mapping[int, Shuffles]
 
 
-def group_gap(
-    parts: Callable[[], Iterable[GapPart]],
+def group_gaps(
+    parts: Parts,
     controls: FinanceControls,
-    group: int,
-    reference_group: int,
-    reference_buckets: Ints | None = None,
+    sides: Sequence[tuple[int, int]],
+    n_groups: int,
+    is_tested: Bools,
     *,
-    decisions: Sequence[int] = (),
+    is_given: bool = False,
+    random_state: int = 0,
     crew: Crew = ONE_THREAD,
-) -> GroupGap:
-    """Score gaps between a group and a reference group, one for each column.
+) -> list[GroupGap]:
+    """Gaps between each group and its reference group, given as two codes.
 
     Parameters
     ----------
     parts
-        Iterates over the pairs anew at each call.
+        The people, whose first values are the parts of inputs and the next is their sum.
     controls
-        The finances to hold equal; sums are taken on their device.
-    group, reference_group
-        Codes of the two groups.
-    reference_buckets
-        Bucket of each person of the reference, if influences are wanted.
-    decisions
-        Columns of differences between decisions, 0 for most pairs: see the module.
+        The finances to hold equal.
+    sides, n_groups
+        Pairs of groups, and the number of all groups.
+    is_tested
+        For each input, whether it is tested: a part of finances, which are equal in a leaf, only comes from how they
+        interact with other inputs.
+    is_given
+        Whether the user said which rows are the same person; otherwise a few identical rows are taken for one.
+    random_state
+        Seed of the shuffles.
     crew
         Who works on parts at the same time; the gaps are the same to the last bit for any.
 
     Returns
     -------
-    Estimates in the order of the columns. All come from one regression, so if columns add up to another column, so do
+    Gaps in the order of the sides. All columns have the same regressors, so if columns add up to another column, so do
     their estimates.
     """
-    moments = GapMoments.of(parts(), controls, group, reference_group, crew)
-    if moments is None or min(moments.n_people) < _MIN_PEOPLE:
-        n = (0, 0) if moments is None else moments.n_people
-        n_columns = 0 if moments is None else moments.product.shape[2]
-        note = f"only {min(n)} people of a group are compared, but at least {_MIN_PEOPLE} are needed"
-        return GroupGap(
-            (not_estimable(note, sum(n)),) * n_columns, np.eye(n_columns), sum(n), 0, np.zeros((0, n_columns))
-        )
-    fit = moments.fit()
-    sums = InfluenceSums.of(parts(), controls, fit, reference_buckets, crew)
-    own_error = np.sqrt(np.diag(sums.products))
-    is_decision = np.isin(np.arange(len(own_error)), decisions)
-    error = np.sqrt(np.maximum(sums.squares, sums.pooled_variance))
-    with np.errstate(divide="ignore", invalid="ignore"):
-        own_degrees = sums.squares**2 / sums.fourth_powers
-        df = np.where(is_decision, own_degrees, np.minimum(own_degrees, sums.pooled_degrees)) - 1
-        correlation = sums.products / np.outer(own_error, own_error)
-    correlation[~np.isfinite(correlation)] = 0.0
+    n_inputs = len(is_tested)
+    census = _Census.of(parts(), n_groups, crew, is_given=is_given)
+    sums: _Sums | None = None
+    for added in crew.in_order(lambda part: _Sums.of_part(part, census, controls), parts()):
+        sums = added if sums is None else sums + added
+    if sums is None or not len(census.cell):
+        return [_nothing(n_inputs + 3, n_inputs)] * len(sides)
+    fits = [_Fit.of(census, sums, len(controls), *pair) for pair in sides]
+    asked = [(fit, min(_n_mixed(fit)) < _LARGE) for fit in fits if min(_n_mixed(fit))]
+
+    def spreads_of(part: LeafPeople) -> list[_Spread]:
+        return [_Spread.of_part(part, census, controls, fit, is_shuffled=shuffled) for fit, shuffled in asked]
+
+    spreads: list[_Spread] = []
+    for more in crew.in_order(spreads_of, parts()):
+        spreads = [a + b for a, b in zip(spreads, more, strict=True)] if spreads else more
+    n_shuffles = min(_SHUFFLES * len(sides), _MOST_SHUFFLES)
+    tested = {}
+    for (fit, is_shuffled), spread in zip(asked, spreads, strict=True):
+        whole = spread.finished(census, fit, is_shuffled=is_shuffled)
+        rng = np.random.default_rng(random_state)
+        tested[fit.group, fit.reference_group] = _tested(fit, whole, is_tested, n_shuffles if is_shuffled else 0, rng)
+    nothing = _nothing(sums.sums.shape[1] - len(controls), n_inputs)
+    n_alone = [int((fit.n_own + fit.n_other)[fit.share == 0].sum()) for fit in fits]
+    return [replace(tested.get(pair, nothing), n_alone=n) for pair, n in zip(sides, n_alone, strict=True)]
+
+
+def _n_mixed(fit: _Fit) -> tuple[int, int]:
+    """People of each group in leaves with both."""
+    mixed = fit.share > 0
+    return int(fit.n_own[mixed].sum()), int(fit.n_other[mixed].sum())
+
+
+def _nothing(n_columns: int, n_inputs: int) -> GroupGap:
+    column = not_estimable("no leaf of people with alike finances has people of both groups", 0)
+    none, empty = np.full(n_columns, math.nan), np.zeros((0, n_columns))
+    return GroupGap((column,) * n_columns, none[:n_inputs], none, np.eye(n_columns), 0, 0, empty, {})
+
+
+def _tested(fit: _Fit, spread: _Spread, is_tested: Bools, n_shuffles: int, rng: np.random.Generator) -> GroupGap:
+    """The gaps with their tests: by so many shuffles, or by the normal distribution if there are none."""
+    mean = spread.leaf_sums / np.maximum(fit.n_own + fit.n_other, 1)[:, None]
+    statistic = fit.statistic - fit.n_own @ mean
+    covariance, unit = spread.covariance, float(statistic[-1])
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    values, errors = statistic[:-1] / unit, deviation[:-1] / abs(unit)
+    is_flat = (errors <= _ROUNDING) & (np.abs(values) <= _ROUNDING)
+    scale = np.where(is_flat, np.inf, np.maximum(deviation[:-1], _ROUNDING * abs(unit)))
+    n_inputs, sizes = len(is_tested), np.abs(statistic[:-1]) / scale
+    tested = np.flatnonzero(is_tested & ~is_flat[:n_inputs])
+    correlation = covariance[:-1, :-1] / np.outer(scale, scale)
     np.fill_diagonal(correlation, 1.0)
-    least = np.where(is_decision, FEW_DEGREES_OF_DECISIONS, FEW_DEGREES)
-    n_people = sum(moments.n_people)
-    columns = tuple(
-        replace(_column(*of_column), n=n_people)
-        for of_column in zip(fit.values.tolist(), error.tolist(), df.tolist(), least.tolist(), strict=True)
+    n_mixed = _n_mixed(fit)
+    df, drawn = float(min(n_mixed) - 1), None
+    if n_shuffles:
+        drawn = _shuffled(spread, fit, n_shuffles, rng)[:, :-1]
+        shuffled = np.abs(drawn) / scale
+        # Each input is measured by its own tail: one that few people have may be far out by chance.
+        tail = 1 - max(_LEVEL / max(len(tested), 1), _FEWEST_IN_TAIL / n_shuffles)
+        reach = np.maximum(np.quantile(shuffled, tail, axis=0), 1.0)
+        largest = np.sort((shuffled / reach)[:, tested].max(axis=1, initial=0.0))
+        p_values = (1 + (shuffled >= sizes - _TIE).sum(axis=0)) / (1 + n_shuffles)
+        p_largest = (1 + n_shuffles - np.searchsorted(largest, sizes / reach - _TIE)) / (1 + n_shuffles)
+        place = min(math.ceil((1 - _LEVEL) * (n_shuffles + 1)), n_shuffles) - 1
+        ordered = np.sort(np.column_stack([shuffled, largest]), axis=0)
+        is_possible = (ordered >= ordered[-1] - _TIE).mean(axis=0) <= _LEVEL  # can shuffles this few reject anything?
+        critical = np.where(is_possible, ordered[place], math.inf)
+        critical, critical_largest = critical[:-1], critical[-1] * reach
+    else:
+        p_values = np.array([p_two_sided(size, 1.0, df) for size in sizes])
+        p_largest, level = smallest_p_values(p_values, correlation, tested, rng)
+        critical = np.full(len(sizes), student_quantile(1 - _LEVEL, df))
+        critical_largest = np.full(len(sizes), student_quantile(1 - level, df))
+    critical[tested] = critical_largest[tested]
+    p_adjusted = np.full(n_inputs, np.nan)
+    p_adjusted[tested], p_adjusted[is_flat[:n_inputs]] = p_largest[tested], 1.0
+    columns = []
+    for k in range(len(values)):
+        if is_flat[k]:
+            note = "the model does not use it differently at equal finances"
+            columns.append(Estimate(0.0, 0.0, 0.0, 0.0, 1.0, sum(n_mixed), note, df))
+            continue
+        low, high = _interval(statistic[k], unit, covariance[[k, k, -1], [k, -1, -1]], critical[k])
+        note = "" if math.isfinite(high - low) else "so few people can be compared that the gap may be of any size"
+        numbers = float(values[k]), low, high, float(errors[k]), float(p_values[k])
+        columns.append(Estimate(*numbers, sum(n_mixed), note, df))
+    shown = [n_inputs, *([int(tested[np.argmax(sizes[tested].round(9))])] if len(tested) else [])]
+    return GroupGap(
+        columns=tuple(columns),
+        p_adjusted=p_adjusted,
+        detectable=np.where(is_flat, 0.0, critical + special.ndtri(0.8)) * np.where(is_flat, 0.0, errors),
+        correlation=correlation,
+        n_people=sum(n_mixed),
+        n_alone=0,
+        influence=np.where(is_flat, 0.0, spread.influence),
+        shuffles={
+            k: _bars(float(values[k]), float(errors[k]), None if drawn is None else drawn[:, k] / unit) for k in shown
+        },
     )
-    return GroupGap(columns, correlation, n_people, moments.n_pairs, sums.by_bucket)
+
+
+def _interval(value: float, unit: float, covariance: Floats, critical: float) -> tuple[float, float]:
+    """All gaps that are not rejected, given T, T of a gap of 1, and their variances and covariance."""
+    if math.isinf(critical):
+        return -math.inf, math.inf
+    square = critical**2
+    c, b, a = (np.array([value**2, value * unit, unit**2]) - square * covariance).tolist()
+    root = math.sqrt(max(b * b - a * c, 0.0))
+    if a > _TIE * unit**2:
+        return (b - root) / a, (b + root) / a
+    if c <= _TIE * value**2 or a >= 0:  # neither 0 nor anything far from it is rejected
+        return -math.inf, math.inf
+    # Gaps on both sides of 0 are not rejected; the estimate is on one of them.
+    return ((b - root) / a, math.inf) if value * unit > 0 else (-math.inf, (b + root) / a)
+
+
+def _bars(observed: float, error: float, drawn: Floats | None) -> Shuffles:
+    """The distribution in bars."""
+    reach = max(4 * error, 1.05 * abs(observed), _ROUNDING)
+    edges = np.linspace(-reach, reach, _BARS + 1)
+    if drawn is None:
+        counts = _SHUFFLES * np.diff(special.ndtr(edges / max(error, _ROUNDING)))
+    else:
+        counts = np.histogram(np.clip(drawn, -reach, reach), edges)[0]
+    return Shuffles(observed, tuple(edges.tolist()), tuple(counts.round(1).tolist()), drawn is not None)
+
+
+def _shuffled(spread: _Spread, fit: _Fit, n_shuffles: int, rng: np.random.Generator) -> Floats:
+    """T of reshuffled names, of shape (n_shuffles, n_columns + 1).
+
+    In every leaf, as many people as are in its smaller group are chosen without replacement (Floyd's algorithm). The
+    residuals of a leaf sum to 0, so those of the larger group are known, too.
+    """
+    order = np.lexsort((spread.kept[:, 0], spread.kept_key, spread.kept_leaf))  # the same whatever the order of rows
+    residual = spread.kept[order]
+    leaf, first, n = np.unique(spread.kept_leaf[order], return_index=True, return_counts=True)
+    n_own = fit.n_own[leaf].astype(np.int64)
+    n_chosen, sign = np.minimum(n_own, n - n_own), np.where(2 * n_own <= n, 1.0, -1.0)
+    most_first = np.argsort(-n_chosen, kind="stable")
+    first, n, n_chosen, sign = (values[most_first] for values in (first, n, n_chosen, sign))
+    drawn = np.empty((n_shuffles, residual.shape[1]))
+    for start in range(0, n_shuffles, _SHUFFLES_AT_ONCE):
+        n_draws = min(_SHUFFLES_AT_ONCE, n_shuffles - start)
+        chosen: list[Ints] = []
+        for k in range(int(n_chosen[0])):
+            n_open = int((n_chosen > k).sum())  # leaves with someone left to choose
+            last = (n - n_chosen + k)[:n_open]
+            pick = rng.integers(0, last + 1, size=(n_draws, n_open))
+            is_taken = np.zeros(pick.shape, dtype=np.bool_)
+            for before in chosen:
+                is_taken |= before[:, :n_open] == pick
+            chosen.append(np.where(is_taken, last, pick))
+        rows = np.hstack([first[: pick.shape[1]] + pick for pick in chosen])
+        signs = np.concatenate([sign[: pick.shape[1]] for pick in chosen])
+        entries = (np.tile(signs, n_draws), rows.ravel(), np.arange(0, rows.size + 1, rows.shape[1]))
+        drawn[start : start + n_draws] = csr_array(entries, shape=(n_draws, len(residual))) @ residual
+    return drawn
 
 
 def smallest_p_values(
-    p_values: Sequence[float], correlation: Floats, random_state: int = 0, n_draws: int = _DRAWS
+    p_values: Floats, correlation: Floats, tested: Ints, rng: np.random.Generator
 ) -> tuple[Floats, float]:
-    """p-values adjusted for their number and the correlation of the estimates, and the smallest of them.
+    """p-values adjusted for their number and the correlation of their estimates, which are normal.
 
-    Each is compared with the smallest of as many p-values of correlated normal draws, which controls the chance of any
-    false alarm. NaN stays NaN and is not counted.
+    Each is compared with the smallest of as many p-values of correlated draws, which controls the chance of any false
+    alarm. Those that are not `tested`, by place, become NaN.
+
+    Returns
+    -------
+    The adjusted p-values, and the p-value that a single one must reach for 5% after adjustment.
 
     Examples
     --------
-    >>> adjusted, smallest = smallest_p_values([0.01, 0.5, float("nan")], np.eye(3))
-    >>> bool(0.015 < smallest < 0.025), bool(np.isnan(adjusted[2]))
-    (True, True)
+    >>> adjusted, level = smallest_p_values(
+    ...     np.array([0.01, 0.5]), np.eye(2), np.arange(2), np.random.default_rng(0)
+    ... )
+    >>> adjusted.round(2).tolist(), round(level, 2)
+    ([0.02, 0.75], 0.02)
     """
-    p = np.asarray(p_values, dtype=np.float64)
-    known = np.isfinite(p)
-    adjusted = np.full(len(p), np.nan)
-    if not known.any():
-        return adjusted, float("nan")
-    values, vectors = np.linalg.eigh(correlation[np.ix_(known, known)])
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    draws = np.random.default_rng(random_state).standard_normal((n_draws, len(values))) @ root.T
-    smallest = np.sort(2 * stats.norm.sf(np.abs(draws).max(axis=1)))
-    below = np.searchsorted(smallest, p[known], side="right")
+    adjusted = np.full(len(p_values), np.nan)
+    if not len(tested):
+        return adjusted, _LEVEL
+    eigenvalues, vectors = np.linalg.eigh(correlation[np.ix_(tested, tested)])
+    root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+    draws = rng.standard_normal((_MOST_SHUFFLES, len(tested))) @ root.T
+    smallest = np.sort(2 * special.ndtr(-np.abs(draws).max(axis=1)))
+    p = p_values[tested]
+    below = np.searchsorted(smallest, p, side="right")
     # Beyond the resolution of the draws, Bonferroni's bound; a p-value is never adjusted downward.
-    bound = np.minimum(p[known] * known.sum(), 1.0)
-    found = np.where(below > 0, np.minimum((below + 1) / (n_draws + 1), 1.0), np.minimum(bound, 1 / n_draws))
-    adjusted[known] = np.maximum(np.minimum(found, np.maximum(bound, p[known])), p[known])
-    return adjusted, float(np.nanmin(adjusted))
+    bound = np.minimum(p * len(tested), 1.0)
+    share = np.where(below > 0, np.minimum((below + 1) / (_MOST_SHUFFLES + 1), 1.0), 1 / _MOST_SHUFFLES)
+    adjusted[tested] = np.maximum(np.minimum(share, bound), p)
+    return adjusted, float(smallest[int(_LEVEL * (_MOST_SHUFFLES + 1)) - 2])
 
 
-def _column(value: float, error: float, df: float, least: float) -> Estimate:
-    if error <= _ROUNDING and abs(value) <= _ROUNDING:
-        note = "the model does not use it differently at equal finances"
-        return Estimate(0.0, 0.0, 0.0, 0.0, 1.0, note=note, df=df)
-    if not np.isfinite(df):
-        return Estimate(value, standard_error=error, df=df, note="not estimated")
-    if df < least:
-        half = student_quantile(0.95, max(df, 1.0)) * error
-        note = f"effectively {max(df + 1, 1):.0f} independent people: too few to test"
-        return Estimate(value, value - half, value + half, error, df=df, note=note)
-    return Estimate.from_error(value, error, df)
+def gap_coefficients(
+    people: LeafPeople, controls: FinanceControls, group: int, reference_group: int, weights: Floats
+) -> Floats:
+    """The coefficient of each person's value in the gap between two groups, of the shape of the weights.
+
+    The gap is linear in the values, with coefficients that depend on who is compared and not on what is averaged: one
+    product gives the gaps of many models. All are NaN if no leaf has both groups.
+
+    Parameters
+    ----------
+    people
+        Everyone; their values are not used.
+    controls, group, reference_group
+        As in `group_gaps`.
+    weights
+        Weightings of the people, of shape (n_weightings, n).
+    """
+    found = np.zeros(weights.shape)
+    n_groups = 1 + int(people.group.max(initial=0))
+    for row, weight in zip(found, weights, strict=True):
+        part = replace(people, weight=people.weight * weight, values=np.zeros((len(people), 0), dtype=np.float32))
+        census = _Census.of([part], n_groups, ONE_THREAD, is_given=True)
+        fit = _Fit.of(census, _Sums.of_part(part, census, controls), len(controls), group, reference_group)
+        if not min(_n_mixed(fit)):
+            row[:] = math.nan
+            continue
+        chosen = ((part.group == group) | (part.group == reference_group)) & (part.weight > 0)
+        some = part.rows(chosen)
+        row[chosen] = fit.residuals(some, controls, some.weight)[0][:, -1] / fit.statistic[-1]
+    return found

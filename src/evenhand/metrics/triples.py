@@ -348,8 +348,6 @@ class Triples:
     person_row, other, own
         Rows of the reference that represent the person (-1 if outside it), the match and the placebo. If a person has
         several rows, one of them represents all.
-    match
-        Row of the match in the reference.
     group, other_group, label, is_favorable
         Of the person, except `other_group`; `is_favorable` is the decision.
     rank, n_within
@@ -374,14 +372,9 @@ class Triples:
         Whether the two people of the pair, and of the placebo pair, have the same decision.
     contributions, weights
         By feature, for the pair minus the placebo pair, of shape (n, n_features).
-    finances
-        Standardized finances of the person, of shape (n, k).
-    score_gaps
-        The score of the person with the match's finances minus that of the match: by feature, in total, in probability
-        and in decisions, of shape (n, n_features + 3).
-    weight, pair_weight
-        Sampling weight of the person, times the weight of the triple, or of its pair alone, among those of the person
-        with the group. All are 1 if no weights are given.
+    weight
+        Sampling weight of the person, times the weight of the triple among those of the person with the group. All are
+        1 if no weights are given.
     by
         Columns of the person to split by, as codes.
     """
@@ -392,7 +385,6 @@ class Triples:
     bucket: NDArray[np.signedinteger]
     other: NDArray[np.signedinteger]
     own: NDArray[np.signedinteger]
-    match: NDArray[np.signedinteger]
     group: NDArray[np.signedinteger]
     other_group: NDArray[np.signedinteger]
     label: NDArray[np.signedinteger]
@@ -416,10 +408,7 @@ class Triples:
     is_same_placebo_decision: Bools
     contributions: NDArray[np.float32]
     weights: NDArray[np.float32]
-    finances: NDArray[np.float32]
-    score_gaps: NDArray[np.float32]
     weight: Floats
-    pair_weight: Floats
     by: Mapping[str, Ints]
 
     def __len__(self) -> int:
@@ -811,14 +800,7 @@ def main_questions(design: Design, present: Present) -> list[Question]:
 
 @dataclass(frozen=True)
 class Present:
-    """Which values occur among some triples, and what each group weighs; those of parts can be added.
-
-    Attributes
-    ----------
-    differing
-        Pairs with different decisions by the person's group, the match's, and whether the person's is the favorable
-        one, of shape (n_groups, n_groups, 2).
-    """
+    """Which values occur among some triples, and what each group weighs; those of parts can be added."""
 
     groups: frozenset[int]
     weights: Mapping[int, float]
@@ -827,7 +809,6 @@ class Present:
     between: frozenset[tuple[int, int]]
     by: Mapping[str, frozenset[int]]
     largest_rank: int
-    differing: Ints
 
     def __add__(self, other: Present) -> Present:
         weights, by = dict(self.weights), dict(self.by)
@@ -843,14 +824,13 @@ class Present:
             between=self.between | other.between,
             by=by,
             largest_rank=max(self.largest_rank, other.largest_rank),
-            differing=self.differing + other.differing,
         )
 
 
 def values_present(parts: Parts, n_groups: int, crew: Crew = ONE_THREAD) -> Present:
     """Scan the triples for the values that occur and the weight of each group."""
     none = frozenset[int]()
-    found = Present(none, {}, none, none, frozenset(), {}, 0, np.zeros((n_groups, n_groups, 2), dtype=np.int64))
+    found = Present(none, {}, none, none, frozenset(), {}, 0)
     for more in crew.in_order(lambda part: _present(part, n_groups), parts.parts()):
         found += more
     return found
@@ -858,7 +838,6 @@ def values_present(parts: Parts, n_groups: int, crew: Crew = ONE_THREAD) -> Pres
 
 def _present(part: Triples, n_groups: int) -> Present:
     sides = part.group * n_groups + part.other_group
-    differing = np.bincount((2 * sides + part.is_favorable)[~part.is_same_decision], minlength=2 * n_groups**2)
     weights = np.bincount(part.group, part.weight / part.n_within[:, -1], minlength=n_groups)
     return Present(
         groups=_occurring(part.group),
@@ -868,7 +847,6 @@ def _present(part: Triples, n_groups: int) -> Present:
         between=frozenset((min(two), max(two)) for two in (divmod(code, n_groups) for code in _occurring(sides))),
         by={name: _occurring(codes) for name, codes in part.by.items()},
         largest_rank=int(part.rank.max(initial=0)),
-        differing=differing.reshape(n_groups, n_groups, 2),
     )
 
 

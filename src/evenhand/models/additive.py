@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -16,11 +16,10 @@ from evenhand.arrays import Floats
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.attribution.shapley import Contributions
 from evenhand.exceptions import InvalidInputError
-from evenhand.models.encoders import CodedTable, NamedColumns, ValueCodes
+from evenhand.models.encoders import CodedTable, NamedColumns, ValueCodes, spread_people
 from evenhand.models.protocol import EncodesTables, ShapleyModel
 
 _ALL = 128  # orders that cost more than all coalitions of up to ten inputs, which are then used
-_TRIED_PEOPLE = 64
 _TOLERANCE = 1e-9
 
 
@@ -57,11 +56,7 @@ class AdditiveGame:
 
     constant: float
     terms: tuple[Term, ...]
-
-    @property
-    def method(self) -> str:
-        """How contributions are computed."""
-        return "Shapley values of each additive term, exact"
+    method: ClassVar[str] = "Shapley values of each additive term, exact"
 
     def margin(self, x: Tensor) -> Tensor:
         """The score, of shape (n,)."""
@@ -117,7 +112,8 @@ def boosting_machine(model: Any, table: pd.DataFrame | None) -> ShapleyModel | N
     is_nominal = [kind != "continuous" for kind in model.feature_types_in_]
     if table is not None and len(names) == table.shape[1] and not set(names) <= set(table.columns):
         names = [str(column) for column in table.columns]  # fitted without names
-    encoder: EncodesTables = NamedColumns(names, takes_missing=True)
+    has_names = names == [str(name) for name in model.feature_names_in_]
+    encoder: EncodesTables = NamedColumns(names, takes_missing=True, takes_names=has_names)
     codes: Sequence[ValueCodes | None] = [None] * len(names)
     if any(is_nominal):
         if table is None or not set(names) <= set(table.columns):
@@ -136,7 +132,7 @@ def boosting_machine(model: Any, table: pd.DataFrame | None) -> ShapleyModel | N
     )
     if table is None or not set(names) <= set(table.columns):
         return audited  # columns that differ are rejected later, with their names
-    few = table[names].iloc[np.linspace(0, len(table) - 1, min(len(table), _TRIED_PEOPLE)).astype(int)]
+    few = spread_people(table[names])
     ours, theirs = audited.margin(audited.encode(few)).numpy(), np.asarray(model.decision_function(few), np.float64)
     agrees = np.abs(ours - theirs).max(initial=0.0) <= _TOLERANCE * max(1.0, np.abs(theirs).max(initial=0.0))
     return audited if agrees else None

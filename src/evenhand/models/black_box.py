@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -16,10 +16,11 @@ from evenhand.arrays import Floats
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, first_line
 from evenhand.inputs.validation import text_columns
-from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names
+from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names, spread_people
 from evenhand.models.protocol import AuditedModel, EncodesTables, Output, ShapleyModel
 
 _TRIED_PEOPLE = 64
+CERTAINTY = 1e-9  # probabilities closer than this to 0 or 1 are moved to this distance before they become log-odds
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,7 @@ class Score:
     is_probability
         Whether the function returns a probability.
     as_log_odds
-        Whether to convert it to log-odds.
+        Whether to convert it to log-odds, with probabilities of at least `CERTAINTY` and at most 1 minus that.
     coded
         The encoding of the matrix, if the model takes a table of categories and numbers.
     """
@@ -78,14 +79,8 @@ class Score:
                 f"{self.source} returned {n_bad} of {len(scores)} scores that are missing or infinite."
             )
         if self.as_log_odds:
-            with np.errstate(divide="ignore"):
-                scores = np.log(scores) - np.log1p(-scores)
-            if not np.isfinite(scores).all():
-                n_sure = int((~np.isfinite(scores)).sum())
-                raise InvalidInputError(
-                    f"{self.source} returned {n_sure} probabilities of exactly 0 or 1, whose log-odds are infinite; "
-                    'pass options=AuditOptions(output="probability") (--output probability).'
-                )
+            scores = np.clip(scores, CERTAINTY, 1 - CERTAINTY)
+            scores = np.log(scores) - np.log1p(-scores)
         return scores
 
     def _asked(self, x: Floats) -> Any:
@@ -109,7 +104,10 @@ def score_function(
     column_names: Sequence[str] | None = None,
     coded: CodedTable | None = None,
 ) -> tuple[Score, Output]:
-    """The score of a model, and whether it is a probability or log-odds.
+    """The score of a model, and whether it is explained as a probability or as log-odds.
+
+    The probability of a function is explained as log-odds: a scorecard adds points, and so does a function that returns
+    its probability.
 
     Parameters
     ----------
@@ -154,7 +152,8 @@ def score_function(
 
         return score(is_favorable, f"predict of {name}", True, wants_log_odds), explained
     if callable(model):
-        return score(model, f"The function {getattr(model, '__name__', name)}", not wants_log_odds), explained
+        source = f"The function {getattr(model, '__name__', name)}"
+        return score(model, source, not wants_log_odds, as_log_odds=output is None), output or "log-odds"
     raise InvalidTypeError(
         f"Cannot audit a {name}: expected a torch module, a fitted classifier with `predict_proba`, "
         "`decision_function` or `predict`, or a function that maps a matrix or a table to one number per row."
@@ -197,7 +196,8 @@ def black_box_model(
 
     If the table has columns that are not numbers, the model gets tables with the same columns; otherwise it gets a
     matrix, or a table if it was fitted on one or is a function that uses column names. Missing values are passed on to
-    a model that can score people who have some.
+    a model that can score people who have some. A function that returns only 0 and 1 decides rather than scores: its
+    values are explained as they are.
 
     Parameters
     ----------
@@ -218,9 +218,10 @@ def black_box_model(
     --------
     >>> import pandas as pd
     >>> black_box_model(lambda x: x[:, 0].clip(0, 1)).output
-    'probability'
+    'log-odds'
     >>> people = pd.DataFrame({"income": [0.2, 0.7], "home": ["rent", "own"]})
-    >>> audited = black_box_model(lambda table: table["income"] + 0.1 * (table["home"] == "own"), table=people)
+    >>> score = lambda table: table["income"] + 0.1 * (table["home"] == "own")
+    >>> audited = black_box_model(score, output="probability", table=people)
     >>> audited.margin(audited.encode(people)).tolist(), audited.categorical_inputs
     ([0.2, 0.7999999999999999], (1,))
     """
@@ -239,6 +240,8 @@ def black_box_model(
     if encoder is None:
         named_columns = None if columns is None else NamedColumns(columns, takes_missing)
         encoder = named_columns if coded is None else coded
+    if output is None and score.as_log_odds and _only_decides(score, table, encoder):
+        score, explained = replace(score, as_log_odds=False), "probability"
     return ShapleyModel(
         SampledShapley(score, n_permutations, random_state),
         kind or f"{score.source} (black box)",
@@ -261,14 +264,25 @@ def scores_missing(
     lacking = chosen[chosen.isna().any(axis=1)].head(_TRIED_PEOPLE)
     if not len(lacking):
         return False
+    return _tried(score, lacking, encoder) is not None
+
+
+def _tried(score: Score, people: pd.DataFrame, encoder: EncodesTables | None) -> Floats | None:
+    """The scores of a few people; None if the model does not accept them."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # from a model that computes with missing values
         try:
-            seen = lacking if encoder is None else encoder.transform(lacking)
-            score(np.asarray(seen, dtype=np.float64))
+            return score(np.asarray(people if encoder is None else encoder.transform(people), dtype=np.float64))
         except Exception:  # a model may raise anything on values that it does not accept
-            return False
-    return True
+            return None
+
+
+def _only_decides(score: Score, table: pd.DataFrame | None, encoder: EncodesTables | None) -> bool:
+    """Whether every score of people spread over the table is 0 or 1."""
+    if table is None or not len(table) or not set(table.columns if encoder is None else encoder.names) <= set(table):
+        return False
+    scores = _tried(replace(score, as_log_odds=False), spread_people(table), encoder)
+    return scores is not None and bool(np.isin(scores, (0.0, 1.0)).all())
 
 
 def _asks_for_names(score: Score, table: pd.DataFrame | None) -> bool:

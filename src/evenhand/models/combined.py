@@ -22,7 +22,7 @@ from evenhand.arrays import Floats
 from evenhand.attribution.sampled import Mixtures, SampledShapley, ScoresMixtures
 from evenhand.exceptions import EvenhandError
 from evenhand.models.black_box import Score, black_box_model
-from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names
+from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names, spread_people
 from evenhand.models.protocol import AuditedModel, EncodesTables, LinearModel, ShapleyModel
 from evenhand.models.sklearn import is_kind
 from evenhand.models.trees import TreeEnsemble
@@ -178,7 +178,6 @@ class Stacked:
 Known = Callable[[Any, pd.DataFrame], AuditedModel | None]
 
 _KINDS = ("CalibratedClassifierCV", "VotingClassifier", "StackingClassifier", "BaggingClassifier")
-_TRIED_PEOPLE = 64
 _TOLERANCE = 1e-6
 
 
@@ -286,7 +285,7 @@ def _inputs(base: ShapleyModel, table: pd.DataFrame) -> _Inputs | None:
     if encoder is not None and not set(encoder.names) <= set(table.columns):
         return None
     people = table if encoder is None else table[encoder.names]
-    few = _few(people)
+    few = spread_people(people)
     if encoder is None or isinstance(encoder, (NamedColumns, CodedTable)):
         return _Inputs(few, people, encoder if isinstance(encoder, CodedTable) else None)
     made = encoder.transform(people)
@@ -379,15 +378,10 @@ def _agrees(found: AuditedModel, model: Any, encoder: EncodesTables | None, tabl
     names = None if found.encoder is None else found.encoder.names
     if names is not None and not set(names) <= set(table.columns):
         return True  # rejected later, with the columns' names
-    few = _few(table if names is None else table[names])
+    few = spread_people(table if names is None else table[names])
     seen = encoder.transform(few) if encoder is not None else few if fitted_names(model) is not None else few.to_numpy()
     ours = found.probability(found.margin(found.encode(few))).numpy()
     return bool(np.abs(ours - model.predict_proba(seen)[:, 1]).max(initial=0.0) <= _TOLERANCE)
-
-
-def _few(table: pd.DataFrame) -> pd.DataFrame:
-    """People spread over a table."""
-    return table.iloc[np.linspace(0, len(table) - 1, min(len(table), _TRIED_PEOPLE)).astype(int)]
 
 
 def _rescaled(member: AuditedModel | None, pair: Any, name: str) -> AuditedModel | None:

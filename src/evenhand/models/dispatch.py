@@ -9,6 +9,9 @@ from typing import Any, Literal, cast, get_args
 import numpy as np
 import pandas as pd
 import torch
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 from sklearn.pipeline import Pipeline
 from torch import nn
@@ -28,7 +31,6 @@ from evenhand.models.protocol import (
     AuditedModel,
     EncodesTables,
     LinearModel,
-    OffersAuditedModel,
     Output,
     ShapleyModel,
 )
@@ -119,6 +121,8 @@ def as_audited_model(
         raise InvalidInputError(f"`attribution` must be one of {list(ATTRIBUTIONS)}, got {attribution!r}.")
     if output not in (None, *get_args(Output)):
         raise InvalidInputError(f"`output` must be one of {['log-odds', 'probability']} or None, got {output!r}.")
+    if table is not None:
+        _check_width(model, [str(column) for column in table.columns])
     sampling = {"output": output, "n_permutations": n_permutations, "random_state": random_state}
     options = _Options(attribution, sampling, table)
     if output == "value":
@@ -135,7 +139,22 @@ def as_audited_model(
             f'A {found.kind} is explained by "{found.attribution}" in {found.output}; to explain its {output}, pass '
             'attribution="sampled_shapley" (--attribution sampled_shapley).'
         )
+    if table is not None:
+        unsettled_columns(model, found, table)
     return found
+
+
+def _check_width(model: Any, columns: list[str]) -> None:
+    """Reject a table that has more or fewer columns than a model that does not name its inputs."""
+    is_known = isinstance(model, (AuditedModel, nn.Module)) or tree_library(model) not in (None, "sklearn")
+    if is_known or input_columns(model) is not None:
+        return  # columns are compared by name, or counted by the library's reader
+    expected = model.n_inputs if isinstance(model, OnnxModel) else getattr(unwrapped(model), "n_features_in_", None)
+    if expected not in (None, len(columns)):
+        raise InvalidInputError(
+            f"The {type(model).__name__} takes {expected} inputs and has no names for them, but the table has "
+            f"{len(columns)} columns: {columns}; keep its inputs alone, in the order of training (--columns a,b,c)."
+        )
 
 
 def _chosen(model: Any, options: _Options) -> AuditedModel:
@@ -165,8 +184,8 @@ def _known(model: Any, options: _Options) -> AuditedModel | None:
         return onnx_model(model, table=options.table, **options.sampling)
     if isinstance(model, PmmlModel):
         return pmml_model(model, options.table, **options.sampling)
-    if isinstance(model, OffersAuditedModel):
-        return model.audited_model()
+    if hasattr(model, "audited_model"):  # an estimator of ours
+        return cast(AuditedModel, model.audited_model())
     if is_statsmodels(model):
         return statsmodels_model(model, options.table, **options.sampling)
     model = unwrapped(model)
@@ -390,6 +409,94 @@ def _of_scaler(step: Any, columns: Sequence[str]) -> Iterator[tuple[str, FittedS
     if center is not None and spread is not None:
         for name, at, by in zip(columns, center, spread, strict=True):
             yield name, FittedScale(float(at), float(by))
+
+
+_AS_WIDE = 5.0  # factor by which the spread of a column may differ from that of the model's input
+_AS_FAR = 2.0  # spreads by which its center may differ
+
+
+def unsettled_columns(model: Any, audited: AuditedModel, table: pd.DataFrame) -> list[str]:
+    """Columns whose place among a model's inputs neither names nor statistics of the training data settle.
+
+    A model without names takes columns by position. Its statistics settle the order if the columns fit the inputs in no
+    other order.
+
+    Parameters
+    ----------
+    model, audited
+        The user's model, and the same model in the form of the audit.
+    table
+        People of the audit.
+
+    Raises
+    ------
+    InvalidInputError
+        If columns contradict the statistics of the inputs in their place, and fit those of others.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> people = pd.DataFrame({"income": [0.0, 1.0, 2.0], "debt": [2.0, 1.0, 3.0]})
+    >>> model = LogisticRegression().fit(people.to_numpy(), [0, 1, 1])
+    >>> unsettled_columns(model, as_audited_model(model, table=people), people)
+    ['income', 'debt']
+    """
+    columns = [str(column) for column in table.columns]
+    is_named = audited.encoder is not None and getattr(audited.encoder, "takes_names", True)
+    if is_named or len(columns) < 2 or columns == [f"x{j}" for j in range(len(columns))]:
+        return []
+    fits = _fitting(table, fitted_scales(model, audited, columns))
+    is_own = fits.diagonal()
+    if not is_own.all():
+        inputs, places = linear_sum_assignment(~fits)
+        if (~is_own).sum() >= 2 and fits[inputs, places].all():
+            j = int((~is_own).argmax())
+            raise InvalidInputError(
+                f"The columns are in a different order than the {audited.kind} was fitted on, which has no names for "
+                f"them: {columns[j]!r} does not fit the values of input {j + 1}, but {columns[places[j]]!r} does. In "
+                f"the order {[columns[k] for k in places]} all fit: pass them in the order of training "
+                "(--columns a,b,c)."
+            )
+        return columns
+    _, part = connected_components(fits, connection="strong")  # columns that can trade places
+    return [column for column, k in zip(columns, part, strict=True) if (part == k).sum() > 1]
+
+
+def _fitting(table: pd.DataFrame, scales: dict[str, FittedScale]) -> NDArray[np.bool_]:
+    """Whether each column (column) may be the input that was fitted in the place of another one (row)."""
+    fits = np.ones((table.shape[1], table.shape[1]), dtype=bool)
+    numbers = [table.iloc[:, j] for j in range(table.shape[1])]
+    known = [np.asarray(pd.to_numeric(each, errors="coerce"), dtype=np.float64) for each in numbers]
+    known = [values[np.isfinite(values)] for values in known]
+    for i, name in enumerate(table.columns):
+        scale = scales.get(str(name))
+        if scale is None or scale.spread <= 0:
+            continue
+        for j, values in enumerate(known):
+            spread = float(values.std()) if len(values) else 0.0
+            fits[i, j] = 1 / _AS_WIDE <= spread / scale.spread <= _AS_WIDE and abs(
+                float(values.mean()) - scale.center
+            ) <= _AS_FAR * max(spread, scale.spread)
+    return fits
+
+
+def notes_on_order(model: Any, audited: AuditedModel, table: pd.DataFrame) -> tuple[str, ...]:
+    """A sentence on the order in which a fitted model without names took its inputs, if nothing else settles it.
+
+    A torch module, a function, or an object that does not say what it was fitted on takes the table as it is.
+    """
+    is_fitted = isinstance(model, (OnnxModel, TreeEnsemble)) or tree_library(model) is not None or is_statsmodels(model)
+    if not is_fitted and not hasattr(unwrapped(model), "n_features_in_"):
+        return ()
+    unsettled = unsettled_columns(model, audited, table)
+    if not unsettled:
+        return ()
+    return (
+        f"The {audited.kind} has no names for its inputs. They were taken in the order of the columns: "
+        f"{', '.join(map(repr, map(str, table.columns)))}; nothing in the model tells "
+        f"{'them' if len(unsettled) == table.shape[1] else ', '.join(map(repr, unsettled))} apart. If it was fitted in "
+        "a different order, its scores are wrong.",
+    )
 
 
 def input_columns(model: Any) -> list[str] | None:

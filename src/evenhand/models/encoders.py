@@ -28,6 +28,11 @@ def fitted_names(model: Any) -> list[str] | None:
     return None if names is None else [str(name) for name in names]
 
 
+def spread_people(table: pd.DataFrame, n: int = 64) -> pd.DataFrame:
+    """At most n people, spread over a table, to try a model on."""
+    return table.iloc[np.linspace(0, len(table) - 1, min(len(table), n)).astype(np.int64)]
+
+
 class OneToOne:
     """An encoding whose inputs are the table's columns, one to one."""
 
@@ -49,10 +54,13 @@ class NamedColumns(OneToOne):
         Columns of the table, in the order of the model's inputs.
     takes_missing
         Whether a value may be missing.
+    takes_names
+        Whether the names are the model's, and not only those of the table.
     """
 
     names: list[str]
     takes_missing: bool = False
+    takes_names: bool = True
 
     def transform(self, table: pd.DataFrame) -> NDArray[np.floating]:
         """The columns as a float64 matrix."""

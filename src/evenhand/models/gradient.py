@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
@@ -12,6 +11,7 @@ from torch import Tensor, nn
 from evenhand.attribution import Attribution, FeedForward, attribute, feed_forward
 from evenhand.attribution.gradients import Method, evaluating, placement
 from evenhand.exceptions import InvalidInputError
+from evenhand.models.encoders import spread_people
 from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output, check_finite
 from evenhand.system.threads import device_turn
 
@@ -118,8 +118,7 @@ def _returned(model: DifferentiableModel, table: pd.DataFrame) -> Tensor | None:
 
     Any other output is rejected with a message when people are explained.
     """
-    rows = np.linspace(0, len(table) - 1, min(len(table), _ASKED_PEOPLE)).astype(np.int64)
-    x = model.encode(table.iloc[rows])
+    x = model.encode(spread_people(table, _ASKED_PEOPLE))
     assert isinstance(model.network, nn.Module)
     try:
         with torch.no_grad(), evaluating(model.network):

@@ -17,6 +17,7 @@ from evenhand.attribution import FeedForward
 from evenhand.attribution.feed_forward import ACTIVATIONS, Activation
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, first_line
+from evenhand.inputs.validation import as_spelled
 from evenhand.models.black_box import Score, scores_missing
 from evenhand.models.encoders import NamedColumns
 from evenhand.models.gradient import DifferentiableModel
@@ -155,6 +156,8 @@ def onnx_model(
     explained: Output = "probability" if is_probability and not as_log_odds else "log-odds"
     score = Score(model.score, "The ONNX model", is_probability, as_log_odds)
     names = model.column_names
+    if names is not None and table is not None:
+        names = as_spelled(names, [str(column) for column in table.columns])
     takes_missing = scores_missing(score, table, names)
     return ShapleyModel(
         SampledShapley(score, n_permutations, random_state),

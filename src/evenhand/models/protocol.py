@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import ClassVar, Literal, Protocol
 
 import numpy as np
 import pandas as pd
@@ -26,7 +26,6 @@ Output = Literal["log-odds", "probability", "value"]
 AttributionName = Literal["integrated_gradients", "linear", "additive", "tree_shap", "sampled_shapley", "given"]
 
 
-@runtime_checkable
 class EncodesTables(Protocol):
     """A fitted map from a user's table to a model's input matrix, and back to the table's columns."""
 
@@ -42,15 +41,6 @@ class EncodesTables(Protocol):
 
     def transform(self, table: pd.DataFrame) -> NDArray[np.floating]:
         """The matrix of a table."""
-        ...
-
-
-@runtime_checkable
-class OffersAuditedModel(Protocol):
-    """A fitted estimator that knows how it should be audited."""
-
-    def audited_model(self) -> AuditedModel:
-        """Return the model in the form of the audit."""
         ...
 
 
@@ -99,11 +89,6 @@ class AuditedModel(ABC):
     @abstractmethod
     def margin(self, x: Tensor) -> Tensor:
         """The explained score of encoded people, of shape (n,)."""
-
-    @property
-    def needs_labels(self) -> bool:
-        """Whether people are compared within a label; values may be compared without labels."""
-        return self.output != "value"
 
     @property
     def accepts_missing(self) -> bool:
@@ -258,24 +243,15 @@ class LinearModel(AuditedModel):
 
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
         """Weights times distances from the baselines; the steps and the method do not matter."""
-        if x.shape[-1] != len(self.weights):
-            raise InvalidInputError(f"The {self.kind} takes {len(self.weights)} inputs, got {x.shape[-1]}.")
-        found = Attribution(
-            gradients=self.weights.expand_as(x),
-            offset=x - baseline,
-            logit=self.margin(x),
-            baseline_logit=self.margin(baseline),
-            method="exact",
-        )
-        check_finite(found.logit)
-        return found
+        logit, baseline_logit = self.margin(x), self.margin(baseline)
+        check_finite(logit)
+        return Attribution(self.weights.expand_as(x), x - baseline, logit, baseline_logit, "exact")
 
     def margin(self, x: Tensor) -> Tensor:
         """The weighted sum of encoded people."""
+        if x.shape[-1] != len(self.weights):
+            raise InvalidInputError(f"The {self.kind} takes {len(self.weights)} inputs, got {x.shape[-1]}.")
         return x @ self.weights + self.intercept
-
-
-_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True)
@@ -304,16 +280,8 @@ class ShapleyModel(AuditedModel):
     attribution: AttributionName = "sampled_shapley"
     categorical_inputs: tuple[int, ...] = ()
     has_probabilities: bool = True
-
-    @property
-    def dtype(self) -> torch.dtype:
-        """Type in which inputs are compared."""
-        return torch.float64
-
-    @property
-    def device(self) -> torch.device:
-        """The CPU."""
-        return _CPU
+    dtype: ClassVar[torch.dtype] = torch.float64  # in which inputs are compared
+    device: ClassVar[torch.device] = torch.device("cpu")
 
     def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> ShapleyAttribution:
         """Shapley values of encoded people from encoded baselines; nothing is integrated."""

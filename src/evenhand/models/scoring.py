@@ -7,7 +7,7 @@ of the person's group who is as far away as the match. Scores have the dimension
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -18,6 +18,7 @@ from evenhand.attribution.explanation import Explanation, SharesContexts
 from evenhand.matching.placebos import PlaceboPairs
 from evenhand.metrics.cec import NEGLIGIBLE_NORM, PairScores, cec_scores
 from evenhand.models.explaining import Explainer, HalvedExplainer, Seen, SeenTriples
+from evenhand.models.protocol import AuditedModel
 
 # Pairs or triples of all models that are scored at once: bounds memory.
 _BLOCK = {"cpu": 16_384, "cuda": 262_144}
@@ -96,8 +97,6 @@ class TripleScores:
         How much longer, in logarithms, the person's explanation is with the match's finances than with the placebo's.
     match, control
         Explanations of the match and of the placebo, both from the person's baseline.
-    moved
-        Explanation of the person with the match's financial features, from the person's baseline.
     """
 
     pair: PairScores
@@ -107,14 +106,7 @@ class TripleScores:
     stretch: Tensor
     match: Explanation
     control: Explanation
-    moved: Explanation
     join: Tensor | None
-
-    @property
-    def score_gaps(self) -> Tensor:
-        """Attributions of the person with the match's finances minus those of the match, by feature; (..., n, d)."""
-        apart = self.moved.values - self.match.values
-        return apart if self.join is None else apart @ self.join
 
     def weight_difference(self, deviation: Tensor) -> Tensor:
         """Weights of each feature for the match minus the placebo, for a step of `deviation`, of shape (d,)."""
@@ -172,10 +164,33 @@ def score_triples(
                 _length(with_theirs, join) - _length(with_placebos, join),
                 match=them,
                 control=like_me,
-                moved=with_theirs,
                 join=join,
             ),
         )
+
+
+def mean_over_leaves(
+    model: AuditedModel, members: Ints, x: Tensor, pool: Tensor, is_financial: Tensor, of: Callable[[Tensor], Tensor]
+) -> Tensor:
+    """The mean of a function of people's logits, of shape (..., n, q), over the finances of members of their leaves.
+
+    Probabilities bend and decisions jump with finances: those at the middle of a leaf are not those of the leaf.
+
+    Parameters
+    ----------
+    model
+        The model, or a stack of networks.
+    members
+        Rows of the pool whose finances each person is given, of shape (n, m).
+    x, pool, is_financial
+        Inputs of the people and of the pool, and which inputs are finances.
+    of
+        The function; of a logit in rows of `x`.
+    """
+    rows = torch.as_tensor(members, device=x.device)
+    with torch.no_grad():
+        parts = [of(model.margin(torch.where(is_financial, pool[column], x))) for column in rows.T]
+    return torch.stack(parts).mean(0)
 
 
 def joined(blocks: Iterable[tuple[Tensor, ...]]) -> list[Tensor]:

@@ -103,11 +103,6 @@ class RiskModel(AuditedModel):
             setattr(self, name, getattr(risk, name))
 
     @property
-    def needs_labels(self) -> bool:
-        """Whether people are compared within a label."""
-        return self.risk.needs_labels
-
-    @property
     def dtype(self) -> torch.dtype:
         """Type of the model's input matrix."""
         return self.risk.dtype
@@ -167,11 +162,6 @@ class GivenModel(LinearModel):
         values = torch.tensor(given, dtype=torch.float64)
         weights = torch.ones(values.shape[1], dtype=torch.float64)
         return cls(weights, base, kind, output=output, given=values, n_features=n_features)
-
-    @property
-    def needs_labels(self) -> bool:
-        """False: decisions and scores are known without an outcome."""
-        return False
 
     @property
     def is_score_alone(self) -> bool:

@@ -20,7 +20,7 @@ Data = Mapping[str, Any]
 _SEVERITIES = {"refuse": "left out or rejected", "warn": "with a warning", "note": "worth knowing"}
 _STYLES = {"refuse": "bold red", "warn": "yellow", "note": "dim"}
 _WRAPPED = ("holds", "suspicious")
-_PARTS = {"label": "Label", "group": "Group", "financial": "Financial features"}
+_PARTS = {"label": "Label", "group": "Group", "financial": "Financial features", "clusters": "Clusters"}
 
 
 def check_page(data: Data) -> str:
@@ -35,10 +35,13 @@ def check_page(data: Data) -> str:
         Section("found", "What was found", finding=_finding(data)),
         Section("parts", "Proposed roles", (_PARTS_WORDS,), points=_parts(data)),
         Section("columns", "Columns", tables=[_column_table(data)]),
-        Section("problems", "What to check", tables=[_problem_table(data)]),
+        Section("problems", "What to check", tables=[Table("Problems", _PROBLEMS, _PROBLEM_COLUMNS, data["problems"])]),
     ]
     if data["groups"] is not None:
-        sections.append(Section("groups", "Groups", tables=[_group_table(data)]))
+        records = [{"group": name, "people": n} for name, n in data["groups"]["counts"].items()]
+        caption = f"People of each group, by {data['groups']['name']}"
+        table = Table("Groups", caption, (text("group"), Column("people", "whole")), records)
+        sections.append(Section("groups", "Groups", tables=[table]))
     sections.append(Section("config", "Configuration", (_CONFIG_WORDS,), code=data["config"]))
     return render("check", f"Before an audit of {data['source']}", sections)
 
@@ -63,6 +66,13 @@ _PARTS_WORDS = (
     "Proposals are based on names and values alone. The choice of financial features decides who is comparable: make "
     "it with someone who knows the portfolio."
 )
+_PROBLEMS = "Everything suspicious, the most serious first"
+_PROBLEM_COLUMNS = (
+    text("column"),
+    text("what", "kind"),
+    Column("in an audit", "text", lambda problem: _SEVERITIES[problem["severity"]]),
+    Column("in words", "long text", "sentence"),
+)
 _CONFIG_WORDS = "Save it as audit.toml, correct it, and run: evenhand audit FILE --config audit.toml."
 
 
@@ -79,24 +89,18 @@ def _lines(data: Data, severity: str) -> list[str]:
 
 
 def _finding(data: Data) -> Finding:
+    n, groups = sum(row["part"] == "left out" for row in data["columns"]), data["groups"]
     grave = [("", line) for line in _lines(data, "refuse")]
     metrics = [
         KeyMetric("Rows", count(data["n_rows"]), "one per applicant"),
-        KeyMetric("Columns", count(len(data["columns"])), _left_out(data)),
         KeyMetric(
-            "Groups", "none" if data["groups"] is None else count(len(data["groups"]["counts"])), _group_name(data)
+            "Columns", count(len(data["columns"])), f"{f'{count(n)} are' if n else 'none is'} proposed to be left out"
         ),
+        KeyMetric("Groups", "none", "no column looks suitable")
+        if groups is None
+        else KeyMetric("Groups", count(len(groups["counts"])), groups["name"]),
     ]
     return Finding(_headline(data), grave, metrics, _lines(data, "warn"))
-
-
-def _left_out(data: Data) -> str:
-    n = sum(row["part"] == "left out" for row in data["columns"])
-    return f"{count(n)} are proposed to be left out" if n else "none is proposed to be left out"
-
-
-def _group_name(data: Data) -> str:
-    return "no column looks suitable" if data["groups"] is None else data["groups"]["name"]
 
 
 def _parts(data: Data) -> list[tuple[str, str]]:
@@ -104,11 +108,12 @@ def _parts(data: Data) -> list[tuple[str, str]]:
     for part, name in _PARTS.items():
         found = data["proposals"][part]
         if found is None:
-            rows.append((name, "no column looks suitable; name one yourself."))
+            if part != "clusters":  # most tables have one row for each applicant
+                rows.append((name, "no column looks suitable; name one yourself."))
             continue
-        favorable = (
-            f" (favorable: {data['positive_label']})" if part == "label" and data["positive_label"] is not None else ""
-        )
+        favorable = ""
+        if part == "label" and (data["positive_label"] is not None or data["question"]):
+            favorable = f" (favorable: {data['positive_label'] or 'to be asked'})"
         others = f" Also possible: {listed(list(found['others']), 6)}." if found["others"] else ""
         rows.append((name, f"{', '.join(found['columns'])}{favorable}: {found['reason']}.{others}"))
     return rows
@@ -125,23 +130,3 @@ def _column_table(data: Data) -> Table:
         text("suspicious"),
     )
     return Table("Columns", "All columns as they were read", columns, data["columns"])
-
-
-def _problem_table(data: Data) -> Table:
-    columns = (
-        text("column"),
-        text("what", "kind"),
-        Column("in an audit", "text", lambda problem: _SEVERITIES[problem["severity"]]),
-        Column("in words", "long text", "sentence"),
-    )
-    return Table("Problems", "Everything suspicious, the most serious first", columns, data["problems"])
-
-
-def _group_table(data: Data) -> Table:
-    records = [{"group": name, "people": n} for name, n in data["groups"]["counts"].items()]
-    return Table(
-        "Groups",
-        f"People of each group, by {data['groups']['name']}",
-        (text("group"), Column("people", "whole")),
-        records,
-    )

@@ -242,21 +242,33 @@ def save(chart: Any, path: str | os.PathLike[str], palette: Palette | None = LIG
 
 def forest(
     rows: Sequence[Row],
-    title: str,
+    title: str | list[str],
     description: str,
     *,
     zero: float | None = 0.0,
     guides: Sequence[tuple[float, str]] = (),
     percent_axis: bool = False,
+    series: Sequence[str] = (),
+    legend: str | None = None,
 ) -> alt.Chart:
-    """Points with intervals, one per row; rows that were not estimated are left out."""
+    """Points with intervals, one line per label; rows that were not estimated are left out.
+
+    With `series`, a row also has a "series", whose points are side by side in different colors under a `legend`. A row
+    may say what its tooltip shows, in "shown".
+    """
     known = [row for row in rows if is_number(row["value"])]
     check_any(known, "none of its metrics could be estimated")
-    names = labels_of([row["label"] for row in known])
+    names = [row["label"] for row in known]
+    if series:
+        distinct = list(dict.fromkeys(names))
+        short = dict(zip(distinct, labels_of(distinct), strict=True))
+        names = [short[name] for name in names]
+    else:
+        names = labels_of(names)
     shown = [
         {
+            **{key: row[key] for key in ("value", "series", "shown", "people") if key in row},
             "label": name,
-            "value": row["value"],
             "low": row["low"] if is_number(row["low"]) else row["value"],
             "high": row["high"] if is_number(row["high"]) else row["value"],
         }
@@ -266,21 +278,32 @@ def forest(
     ends = [row[key] for row in shown for key in ("low", "high")] + lines
     margin = 0.05 * (max(ends) - min(ends) or 1.0)
     domain = [min(ends) - margin, max(ends) + margin]
-    x = quantity(alt.X, "low", title, percent=percent_axis, domain=domain, zero=False)
-    y = lines_of(names)
+    labels = list(dict.fromkeys(names))
     form = ".1%" if percent_axis else ".3f"
-    tooltip = tooltips("label", ("value", form), ("low", form, "95% from"), ("high", form, "to"))
+    numbers: list[Any] = (
+        ["shown"] if "shown" in shown[0] else [("value", form), ("low", form, "95% from"), ("high", form, "to")]
+    )
+    shared: dict[str, Any] = {"y": lines_of(labels)}
+    shape, height = {}, STEP * len(labels)
+    if series:
+        shared["yOffset"] = alt.YOffset("series:N", sort=None, scale=alt.Scale(domain=list(series)))
+        shared["color"], shape = group_color(series, "series", legend), {"shape": group_shape(series, "series", legend)}
+        height = max(STEP, 16 * len(series)) * len(labels)
+    shared["tooltip"] = tooltips(
+        "label", *(["series"] if series else []), *numbers, *([("people", ",")] if "people" in shown[0] else [])
+    )
     layers: list[Any] = []
     if zero is not None:
         layers.append(chart_of([{"at": zero}]).mark_rule(style="zero").encode(x=alt.X("at:Q")))
     for value, words in guides:
         layers += guide_x(value, words)
     base = chart_of(shown)
+    x = quantity(alt.X, "low", title, percent=percent_axis, domain=domain, zero=False)
     layers += [
-        base.mark_rule(style="interval").encode(x=x, x2=alt.X2("high:Q"), y=y, tooltip=tooltip),
-        base.mark_point().encode(x=alt.X("value:Q", title=title), y=y, tooltip=tooltip),
+        base.mark_rule(style="interval").encode(x=x, x2=alt.X2("high:Q"), **shared),
+        base.mark_point().encode(x=alt.X("value:Q", title=title), **shared, **shape),
     ]
-    return finished(alt.layer(*layers), description, STEP * len(shown))
+    return finished(alt.layer(*layers), description, height)
 
 
 def finished(chart: Any, description: str, height: float) -> alt.Chart:
@@ -319,25 +342,53 @@ def size_of(value: Any) -> float:
     return abs(value) if is_number(value) else -1.0
 
 
-def line_of_each(names: Iterable[str]) -> dict[str, Any]:
-    """A color and a dash for the line of each group."""
-    return {"color": group_color(list(dict.fromkeys(names))), "strokeDash": alt.StrokeDash("group:N", legend=None)}
+def lines_by_group(
+    rows: Sequence[Row],
+    x: alt.X,
+    y: alt.Y,
+    numbers: Sequence[tuple[str, ...]],
+    description: str,
+    *,
+    height: float = 240,
+    guides: Sequence[alt.Chart] = (),
+    names: Iterable[str] = (),
+    order: str | None = None,
+    **mark: Any,
+) -> alt.Chart:
+    """A line for each group, with a color and a dash; the tooltip shows the `numbers`.
+
+    `names` are all groups, if some may have no rows, so that a group has the same color in every chart.
+    """
+    drawn = chart_of(rows).mark_line(**mark)
+    drawn = drawn.encode(
+        x=x,
+        y=y,
+        color=group_color(list(dict.fromkeys([*names, *(row["group"] for row in rows)]))),
+        strokeDash=alt.StrokeDash("group:N", legend=None),
+        tooltip=tooltips("group", *numbers),
+        **({"order": alt.Order(f"{order}:Q")} if order else {}),
+    )
+    return finished(alt.layer(*guides, drawn), description, height)
 
 
-def group_color(names: Sequence[str], field: str = "group") -> alt.Color:
+def group_color(names: Sequence[str], field: str = "group", title: str | None = None) -> alt.Color:
     """The color of each name, in their order."""
-    return alt.Color(f"{field}:N", sort=None, scale=alt.Scale(domain=list(names)), legend=alt.Legend())
+    return alt.Color(f"{field}:N", sort=None, scale=alt.Scale(domain=list(names)), legend=_legend(title))
 
 
-def group_shape(names: Sequence[str], field: str = "group") -> alt.Shape:
+def group_shape(names: Sequence[str], field: str = "group", title: str | None = None) -> alt.Shape:
     """The shape of each name, in the legend of its color."""
-    return alt.Shape(f"{field}:N", sort=None, scale=alt.Scale(domain=list(names)), legend=alt.Legend())
+    return alt.Shape(f"{field}:N", sort=None, scale=alt.Scale(domain=list(names)), legend=_legend(title))
+
+
+def _legend(title: str | None) -> alt.Legend:
+    return alt.Legend(title=title, columns=2) if title else alt.Legend()
 
 
 def quantity(
     channel: type[C],
     field: str,
-    title: str | None,
+    title: str | list[str] | None,
     *,
     percent: bool = False,
     **scale: Any,
@@ -372,14 +423,17 @@ def guide_y(
     return [base.mark_rule(style=style).encode(y=alt.Y("at:Q")), text]
 
 
-def guide_x(value: float, words: str) -> list[alt.Chart]:
-    """A vertical line with its name at the top."""
+def guide_x(
+    value: float, words: str, style: str = "guide", align: Literal["left", "right"] = "left"
+) -> list[alt.Chart]:
+    """A vertical line with its name at the top, to the right of the line if it is aligned left."""
     base = chart_of([{"at": value, "words": words}])
     top = alt.YValue(0)  # type: ignore[no-untyped-call]
-    text = base.mark_text(style="guide-text", align="left", baseline="bottom", dx=3, dy=-2).encode(
+    dx = 3 if align == "left" else -3
+    text = base.mark_text(style=f"{style}-text", align=align, baseline="bottom", dx=dx, dy=-2).encode(
         x=alt.X("at:Q"), y=top, text=alt.Text("words:N")
     )
-    return [base.mark_rule(style="guide").encode(x=alt.X("at:Q")), text]
+    return [base.mark_rule(style=style).encode(x=alt.X("at:Q")), text]
 
 
 def check_any(rows: object, why: str) -> None:

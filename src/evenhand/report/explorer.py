@@ -14,6 +14,8 @@ from evenhand.report.formatting import shortened
 _MOST_PAIRS = 2000
 _MOST_CELLS = 150_000  # sampled pairs times features: limits the size of the page
 _LONGEST_VALUE = 200
+_OF_PAIRS = ("distance", "score", "match_score", "q_value")
+_OF_REASONING = ("cec", "placebo_cec", "input_gap", "reasoning_gap", "shared_reasons")
 
 
 def pairs_to_show(n_features: int) -> int:
@@ -63,20 +65,7 @@ def explorer_data(data: Mapping[str, Any], sample: Mapping[str, Any]) -> dict[st
         "match_decision": [int(value) for value in pairs["match_decision"]],
         "regime": "".join(pairs["regime"].astype(str)),
         "negligible": pairs["is_negligible"].astype(int).tolist(),
-        **{
-            name: _rounded(pairs[name])
-            for name in (
-                "distance",
-                "score",
-                "match_score",
-                "cec",
-                "placebo_cec",
-                "input_gap",
-                "reasoning_gap",
-                "shared_reasons",
-                "q_value",
-            )
-        },
+        **{name: _rounded(pairs[name]) for name in (*_OF_PAIRS, *_OF_REASONING)},
         "values": [
             _column(sample["values"].iloc[:, j], sample["match_values"].iloc[:, j])
             for j in range(sample["values"].shape[1])

@@ -19,9 +19,9 @@ import vl_convert
 from markupsafe import Markup
 from platformdirs import user_cache_dir
 
-from evenhand._version import __version__
 from evenhand.report.drawing import DARK, LIGHT, VARIABLES, css_variables, specification, theme
 from evenhand.report.tables import Table, shown
+from evenhand.system import __version__
 from evenhand.system.files import write_text
 
 _ENTRY = "window.vegaEmbed = vegaEmbed;"

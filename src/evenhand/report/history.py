@@ -21,7 +21,7 @@ from evenhand.report.drawing import (
 )
 from evenhand.report.formatting import capital, decimal, interval, is_number, listed, p_value, percent, shortened
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
-from evenhand.report.tables import Column, Record, Table, estimate, inside
+from evenhand.report.tables import Column, Record, Table, estimate, inside, name_in_code
 from evenhand.system.files import json_ready
 
 _VERDICTS = {
@@ -65,6 +65,7 @@ _TREND_COLUMNS = (
     Column("expected", "number", lambda p: "" if p["expected"] is None else p["expected"]),
     Column("limits", "text", lambda p: interval(p["limit_low"], p["limit_high"])),
     Column("deviation", "number", lambda p: "" if p["z"] is None else p["z"], places=2),
+    Column("change noticed in 80% of cases", "number", lambda p: "" if p["detectable"] is None else p["detectable"]),
     Column("CUSUM up", "number", "cusum_high", places=2),
     Column("CUSUM down", "number", "cusum_low", places=2),
 )
@@ -126,7 +127,7 @@ def comparison_page(comparison: Record) -> str:
     gaps, decisions = [panels["score-gap"], panels["inputs"]], [panels["decisions"], panels["ratios"]]
     drivers = [panels["drivers"], _share_panel(comparison["audits"])]
     sections = [
-        Section("verdict", "Verdict", finding=finding),
+        Section("verdict", "Verdict", comparison["directions"], finding=finding),
         Section("compared", "What was compared", pairings, tables=[Table("Audits", "Audits", _AUDIT_COLUMNS, audits)]),
         Section("score-gaps", "Score gap and inputs", [_SCORE_GAP], panels=gaps, is_wide=True),
         Section("reasoning", "Weighing and excess", [_REASONING], panels=[panels["reasoning"]]),
@@ -201,8 +202,8 @@ _READING = {
     "Many metrics": "Among many metrics, some change by chance. Adjusted p-values (Holm) allow for that: the four "
     "questions of all audits on this page are adjusted together, the other metrics among themselves, and so are "
     "features.",
-    "Gaps have a sign here": "A gap is shown as one group's rate minus that of the reference group. If it passes "
-    "through 0, the gap is reversed, which its size alone would not show.",
+    "Gaps have a sign here": "A gap is shown as one group's rate minus that of the reference group. It is called "
+    "reversed if both audits find a gap, with opposite signs, and moved if it passes through 0 otherwise.",
     "A change is not a cause": "Different people, different settings, a different model or a different month can each "
     "change a metric. The page says that it changed, not why.",
     "No change is not proof": "A change within noise may be real but too small to be seen with so few people. Its "
@@ -313,15 +314,7 @@ _MONITORED = (
     "Each point is an audit with its 95% interval. The dashed line is the expectation from the previous audits, and "
     "the gray band is the range of an unchanged model; a ring marks the audit that raised an alarm."
 )
-_OTHER_TRENDS = (
-    ("positive rate: ", "rates", "Positive rates", ".0%"),
-    ("ratio: ", "ratios", "Approval ratios", ".2f"),
-    ("auc: ", "areas", "AUC by group", ".2f"),
-    ("score_gap_probability: ", "gaps-in-probability", "Score gaps in probability", ".0%"),
-    ("score_gap_decision: ", "gaps-in-decisions", "Score gaps in favorable decisions", ".0%"),
-    ("excess_balanced", "excess-balanced", "Excess, groups weighted equally", ".3f"),
-    ("excess: group ", "excess-by-group", "Excess by group", ".3f"),
-)
+_SHARES = ("rate", "probability", "decisions")  # words of metrics that are shares of people
 
 
 def monitoring_page(monitoring: Record) -> str:
@@ -358,11 +351,15 @@ def monitoring_page(monitoring: Record) -> str:
         caption = "The inputs with the largest parts, with 95% intervals; all inputs are monitored."
         title = "Inputs of the score gap"
         panels.append(_lines_panel("inputs", title, caption, inputs, ("Inputs", "Part of the score gap"), ".2f"))
-    others = [
-        _lines_panel(name, title, "With 95% intervals; shown without limits.", of_kind, (title, title), format_)
-        for prefix, name, title, format_ in _OTHER_TRENDS
-        if (of_kind := [t for t in trends if t["key"].startswith(prefix)])
-    ]
+    by_title: dict[str, list[Record]] = {}
+    for trend in trends:
+        if not trend["is_monitored"]:
+            by_title.setdefault(capital(trend["words"].partition(",")[0]), []).append(trend)
+    others = []
+    for title, of_kind in by_title.items():
+        form = ".0%" if any(word in title for word in _SHARES) and "ratio" not in title else ".3~f"
+        caption = "With 95% intervals; shown without limits."
+        others.append(_lines_panel(f"other-{name_in_code(title)}", title, caption, of_kind, (title, title), form))
     sentences = [("", departure["sentence"]) for departure in departures]
     if monitored:
         text = "A change too small for any single audit shows in the sum over many."
@@ -436,7 +433,11 @@ def _trend_panel(trend: Record, place: int) -> Panel:
         ring = ring.mark_point(size=230, filled=False, strokeWidth=3, color=VARIABLES.regimes[1])
         layers.append(ring.encode(x=x, y=y("value"), tooltip=tooltip))
     description = f"{trend['words']} over {len(rows)} audits, with intervals and alarm limits."
+    noticed = trend["points"][-1]["detectable"]
     caption = "Within its limits." if departure is None else departure["sentence"]
+    if departure is None and is_number(noticed):
+        size = "factor" if trend["scale"] == "ratio" else "change"
+        caption += f" The last audit would have noticed a {size} of {decimal(noticed)} in 80% of cases."
     chart = finished(alt.layer(*layers), description, 220)
     return panel_of(f"trend-{place}", title, caption, chart, Table("Trend", title, _TREND_COLUMNS, trend["points"]))
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from evenhand.report import frame
 from evenhand.report.explorer import explorer_data
-from evenhand.report.formatting import count, decimal, estimate_interval, is_number, percent, shortened
+from evenhand.report.formatting import capital, count, decimal, estimate_interval, is_number, percent, shortened
 from evenhand.report.frame import KeyMetric, environment, render
 from evenhand.report.section import NO_EVIDENCE, Section, Summary, lacking
 from evenhand.report.tables import FLAGGED, NOTE, Column, Record, Table, estimate, flag, text
@@ -46,6 +46,7 @@ _SETTING_WORDS = {
     "decision_threshold": "Decision threshold",
     "consistency_threshold": "Consistency threshold",
     "max_distance": "Largest distance of a match",
+    "reference_group": "Reference group",
     "limits": "Limits on findings",
     "attribution": "Attribution method requested",
     "method": "Integration rule",
@@ -56,7 +57,7 @@ _SETTING_WORDS = {
     "reason_map": "Reason map",
 }
 _ATTRIBUTION_FACTS = ("attribution_method", "completeness_gap", "attribution_error", "integration_error")
-_PRINTS = ("fingerprint", "column_prints", "hashes")  # shown separately, or of no use to readers
+_PRINTS = ("fingerprint", "column_prints", "hashes", "columns", "files")  # shown separately, or of no use to readers
 _LIMITS = {
     "No verdict on law or fairness": (
         "The metrics compare explanations. Which differences are acceptable is for people who know the product, "
@@ -136,6 +137,7 @@ def audit_page(
     *,
     title: str | None = None,
     pairs_file: str | None = None,
+    review: Table | None = None,
 ) -> str:
     """The page of an audit as text; see `evenhand.report.frame.render` for what keeps it safe.
 
@@ -151,28 +153,35 @@ def audit_page(
         Title of the page; by default it names the model.
     pairs_file
         Name of a file next to the page that has every pair.
+    review
+        The applicants to look at first.
     """
     heading = title or f"Audit of {shortened(summary['data']['model'])}"
-    parts = audit_sections(summary, sections, sample["how"], pairs_file)
+    parts = audit_sections(summary, sections, sample["how"], pairs_file, review)
     pairs = explorer_data(summary, sample) if _has_explorer(summary) else None
     return render("audit report", heading, parts, pairs=pairs)
 
 
 def audit_sections(
-    summary: Summary, sections: Sequence[Section], sampled: str = "", pairs_file: str | None = None
+    summary: Summary,
+    sections: Sequence[Section],
+    sampled: str = "",
+    pairs_file: str | None = None,
+    review: Table | None = None,
 ) -> list[frame.Section]:
     """The sections of the page; `sampled` describes how the pairs of the explorer were drawn."""
     hidden = (*_PRINTS, *(_ATTRIBUTION_FACTS if lacking(summary, "excess") else ()))
     data = {name: value for name, value in summary["data"].items() if name not in hidden}
+    hashes = {"audited people": summary["data"].get("fingerprint"), **summary["data"].get("hashes", {})}
     details = [
         ("Settings", _facts(summary["settings"], _SETTING_WORDS)),
-        ("Hashes (SHA-256)", _hashes(summary["data"])),
-        ("Versions", tuple((str(name), str(value)) for name, value in summary["versions"].items())),
+        ("Hashes (SHA-256)", [(capital(name), value) for name, value in hashes.items() if value]),
+        ("Versions", [(str(name), str(value)) for name, value in summary["versions"].items()]),
     ]
     audited = frame.Section(
         "audited",
         "What was audited",
-        facts=_facts(data, _DATA_WORDS),
+        facts=(*named_parts(summary), *_facts(data, _DATA_WORDS)),
         details=[(name, rows) for name, rows in details if rows],
         details_title="Settings, hashes and versions",
     )
@@ -187,25 +196,41 @@ def audit_sections(
         *([finding_table(summary)] if summary["findings"] else []),
         *([scope_table(summary)] if "scope" in summary else []),
     ]
+    beside = f" Every pair is in {pairs_file}, next to this page." if pairs_file else ""
+    prose = (
+        f"Two applicants side by side: their data, their decisions, and what counted. {sampled}{beside} Use it to "
+        "inspect single cases, not as a list of findings."
+    )
+    explorer = frame.Section("explorer", "Pair explorer", (prose,), is_explorer=True)
+    reviewed = [review] if review is not None and review.records else []
     words = glossary(sections)
     words.pop("empty cell")  # the page has none
     return [
         audited,
         frame.Section("verdict", "Verdict", _reading(summary), finding=finding, tables=tables),
         *(part for section in sections if (part := section.on_page(summary)) is not None),
-        *([_explorer(sampled, pairs_file)] if _has_explorer(summary) else []),
+        *([frame.Section("review", "Applicants to review", (_REVIEW,), tables=reviewed)] if reviewed else []),
+        *([explorer] if _has_explorer(summary) else []),
         frame.Section("limitations", "Limitations", points=tuple(_limits(summary).items())),
         frame.Section("glossary", "Glossary", words=tuple(words.items())),
     ]
 
 
-def _explorer(sampled: str, pairs_file: str | None) -> frame.Section:
-    beside = f" Every pair is in {pairs_file}, next to this page." if pairs_file else ""
-    prose = (
-        f"Two applicants side by side: their data, their decisions, and what counted. {sampled}{beside} Use it to "
-        "inspect single cases, not as a list of findings."
-    )
-    return frame.Section("explorer", "Pair explorer", (prose,), is_explorer=True)
+_REVIEW = (
+    "Where a reviewer should look first: what explains that one of two comparable applicants was declined and the "
+    "other approved? Single pairs are examples, not evidence."
+)
+
+
+def named_parts(summary: Summary) -> list[tuple[str, str]]:
+    """The files and the columns of the audit with their roles, and the financial features."""
+    data, settings = summary["data"], summary["settings"]
+    columns = {role: ", ".join(names) for role, names in data.get("columns", {}).items()}
+    named = {**data.get("files", {}), **columns, "financial features": ", ".join(settings["financial_features"])}
+    cut_off = settings["decision_threshold"]
+    if cut_off is not None and not lacking(summary, "probability"):
+        named["cutoff"] = _fact("", cut_off)
+    return [(capital(role), str(names)) for role, names in named.items()]
 
 
 def glossary(sections: Sequence[Section]) -> dict[str, str]:
@@ -231,27 +256,23 @@ def _limits(summary: Summary) -> dict[str, str]:
 
 
 def _reading(summary: Summary) -> tuple[str, ...]:
-    """A paragraph that explains the terms of the verdict; none without evidence, whose verdict has no such terms."""
+    """Which sign is bad, and a paragraph on the terms of the verdict, of which there are none without evidence."""
+    direction = (summary["verdict"]["direction"],) if summary["verdict"].get("direction") else ()
     if not summary["findings"]:
-        return ()
+        return direction
     alike = (
         "similar financial features" if lacking(summary, "labels") else "similar financial features and the same label"
     )
     is_log_odds = any(found["unit"] == "log-odds" for found in summary["findings"])
     explained = "" if lacking(summary, "excess") else _READING_EXPLANATIONS
-    return (f"Comparable people have {alike}. {_READING_LOG_ODDS if is_log_odds else ''}{_READING_TESTS}{explained}",)
+    reading = f"Comparable people have {alike}. {_READING_LOG_ODDS if is_log_odds else ''}{_READING_TESTS}{explained}"
+    return (*direction, reading)
 
 
 def audit_card(summary: Summary) -> str:
     """A small card for notebooks: sentences and key metrics, without scripts."""
     card = environment().get_template("card.html.jinja")
     return card.render(verdict=summary["verdict"], metrics=key_metrics(summary), warnings=summary["warnings"])
-
-
-def _hashes(data: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    """SHA-256 of what was audited, by name."""
-    named = {"audited people": data.get("fingerprint"), **data.get("hashes", {})}
-    return tuple((f"{name[:1].upper()}{name[1:]}", value) for name, value in named.items() if value)
 
 
 def _facts(found: Mapping[str, Any], words: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -334,7 +355,10 @@ def audited_table(summary: Summary) -> Table:
     for part in ("data", "settings", "versions"):
         for item, value in summary[part].items():
             if isinstance(value, Mapping):
-                records += [{"part": part, "item": f"{item}: {key}", "value": v} for key, v in _flat(value)]
+                records += [
+                    {"part": part, "item": f"{item}: {key}", "value": ", ".join(v) if isinstance(v, list) else v}
+                    for key, v in _flat(value)
+                ]
             elif isinstance(value, (list, tuple)):
                 records += [{"part": part, "item": item, "value": v} for v in value]
             else:
@@ -351,7 +375,8 @@ def audited_table(summary: Summary) -> Table:
 def verdict_table(summary: Summary, left_out: str = "") -> Table:
     """The findings in words, and reservations; `left_out` says which pairs are not shown."""
     found = summary["verdict"]
-    sentences = [("verdict", f"{name}: {sentence}") for name, sentence in found["sentences"]]
+    sentences = [("verdict", text) for text in (found["headline"], found.get("direction")) if text]
+    sentences += [("verdict", f"{name}: {sentence}") for name, sentence in found["sentences"]]
     sentences += [("verdict", found["limits"])]
     sentences += [("warning", warning) for warning in summary["warnings"]]
     sentences += [("left out", left_out)] if left_out else []

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand.report.formatting import is_number
-from evenhand.report.page import summary_records
+from evenhand.report.page import named_parts, summary_records
 from evenhand.report.section import Section, Summary
 from evenhand.system.terminal import printable
 
@@ -34,11 +34,13 @@ def terminal_summary(summary: Summary, sections: Sequence[Section]) -> Renderabl
     for row in summary["features"][:5]:
         drivers.add_row(plain(row["feature"]), f"{row['share']:.1%}")
     parts: list[RenderableType] = [plain(f"{people['model']}, {people['n_people']:,} people ({groups})")]
+    parts += [plain(f"{role}: {names}") for role, names in named_parts(summary)]
     parts += [plain(f"Left out {count:,} rows: {reason}.") for reason, count in people["exclusions"].items()]
     parts.append(Text())
     parts += [metrics, Text(), drivers] if summary["features"] else [metrics]
     found = summary["verdict"]
-    parts = [plain(found["headline"], style="bold"), Text(), *parts, Text()]
+    direction = [plain(found["direction"])] if found.get("direction") else []
+    parts = [plain(found["headline"], style="bold"), *direction, Text(), *parts, Text()]
     parts += [plain(f"{name}: {sentence}") for name, sentence in found["sentences"]]
     if summary["warnings"]:
         parts += [Text(), *(plain(f"! {warning}", style="yellow") for warning in summary["warnings"])]

@@ -27,7 +27,7 @@ _LONGEST_TEXT = 32_767
 _LARGEST_EXACT = 10**15  # Excel keeps fifteen digits
 _ROWS_AT_ONCE = 8192
 _FIRST_ROWS = 200  # rows inspected to choose the widths of columns
-_STARTS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+STARTS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 # Light orange, dark orange and blue of Okabe and Ito's palette, tinted: distinct for every kind of color vision, and
 # dark text stays readable on each. The flag says the same in words.
@@ -93,6 +93,7 @@ def write_workbook(
     *,
     pairs: pd.DataFrame,
     n_left_out: int = 0,
+    review: Table | None = None,
     cases: pd.DataFrame | None = None,
     reasons: pd.DataFrame | None = None,
 ) -> None:
@@ -113,6 +114,8 @@ def write_workbook(
         The sheet of pairs: all of them, or those with the strongest evidence if a sheet cannot hold all.
     n_left_out
         How many pairs are not in `pairs`; the workbook says so.
+    review
+        The applicants to look at first; without records, there is no sheet of them.
     cases
         Output of `AuditResult.cases`; without it, there is no sheet of cases.
     reasons
@@ -141,6 +144,7 @@ def write_workbook(
     ]
     sheets = [
         *map(sheet_of, tables),
+        *([] if review is None or not review.records else [sheet_of(review)]),
         *([] if reasons is None else [_reasons(reasons)]),
         *([] if cases is None else [_cases(cases)]),
         _pairs(pairs, left_out),
@@ -175,19 +179,15 @@ def _cases(cases: pd.DataFrame) -> Sheet:
 
 
 def _reasons(reasons: pd.DataFrame) -> Sheet:
-    kinds = [(str(name), _reason_kind(str(name))) for name in reasons.columns]
-    note = (
-        f"Only the first {MAX_PAIRS:,} of {len(reasons):,} declined people are shown."
-        if len(reasons) > MAX_PAIRS
-        else ""
-    )
-    about = f"The principal reasons of each person with an unfavorable decision, the strongest first. {note}".rstrip()
-    columns = [(name.replace("_", " "), kind) for name, kind in kinds]
+    about = "The principal reasons of each person with an unfavorable decision, the strongest first."
+    if len(reasons) > MAX_PAIRS:
+        about += f" Only the first {MAX_PAIRS:,} of {len(reasons):,} declined people are shown."
+    of_start: dict[str, Kind] = {"share": "share", "reason": "text"}
+    names = [str(name) for name in reasons.columns]
+    columns = [
+        (name.replace("_", " "), _KINDS[name] if name in _KINDS else of_start[name.partition("_")[0]]) for name in names
+    ]
     return Sheet("Reasons", about, columns, _plain_rows(reasons.iloc[:MAX_PAIRS]))
-
-
-def _reason_kind(name: str) -> Kind:
-    return "share" if name.startswith("share_") else "text" if name.startswith("reason_") else _KINDS[name]
 
 
 def _pairs(pairs: pd.DataFrame, left_out: str) -> Sheet:
@@ -323,7 +323,7 @@ def _write_cell(worksheet: Any, row: int, place: int, value: Any, kind: str, for
         worksheet.write_number(row, place, value, formats["share" if kind == "share" else "whole"])
     elif not _is_nothing(value):
         text = shortened(value, _LONGEST_TEXT)
-        style = "quoted" if text.startswith(_STARTS_A_FORMULA) else "long text" if kind == "long text" else None
+        style = "quoted" if text.startswith(STARTS_A_FORMULA) else "long text" if kind == "long text" else None
         worksheet.write_string(row, place, text, formats[style] if style else None)
 
 

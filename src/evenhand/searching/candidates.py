@@ -154,14 +154,10 @@ class NetworkRuns:
     n_threads: ClassVar[None] = None
     """None: a stack is trained on all cores or on a GPU, so blocks run one after the other."""
 
-    def takes(self, candidate: Candidate) -> bool:
-        """Whether it is a network."""
-        return candidate.family == "network"
-
     def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
-        """Candidates that are trained together: the same blocks for the same candidates, also in a resumed search."""
+        """Networks that are trained together: the same blocks for the same candidates, also in a resumed search."""
         groups: dict[str, dict[Trained, list[Candidate]]] = defaultdict(lambda: defaultdict(list))
-        for candidate in candidates:
+        for candidate in (c for c in candidates if c.family == "network"):
             p = candidate.parameters
             objective = p["objective"] if p["cec_weight"] else "none"
             groups[repr((objective, [p[name] for name in _SHARED]))][_trained(candidate)].append(candidate)
@@ -280,13 +276,9 @@ class EstimatorRuns:
     _repaired: dict[tuple[Any, ...], Training] = field(default_factory=dict, init=False, repr=False)
     _turn: Lock = field(default_factory=Lock, init=False, repr=False)
 
-    def takes(self, candidate: Candidate) -> bool:
-        """Whether it is of any family except the networks."""
-        return candidate.family != "network"
-
     def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
-        """One block for each candidate."""
-        return [(candidate,) for candidate in candidates]
+        """One block for each candidate of any family except the networks."""
+        return [(candidate,) for candidate in candidates if candidate.family != "network"]
 
     def run(self, block: Sequence[Candidate]) -> list[Scored]:
         """Train and score a block."""
@@ -371,11 +363,11 @@ class Fit:
         return self._fitted[candidate.key]
 
     def _fit(self, candidate: Candidate) -> Any:
-        people, settings = self.people, self.settings
+        people, settings, rows = self.people, self.settings, self.people.searched
         random_state = settings.random_state + candidate.seed
         if candidate.family != "network":
             with held_to_one_thread():
-                return fit_estimator(candidate, people, people.searched, random_state)
+                return fit_estimator(candidate, people, rows, random_state)
         parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
         del parameters["seed"]
         model = CECClassifier(
@@ -386,6 +378,5 @@ class Fit:
             device=self.device,
             random_state=random_state,
         )
-        X = people.table.iloc[people.searched].reset_index(drop=True)
-        names = people.group_names[people.searched]
-        return model.fit(X, people.labels[people.searched], sensitive_features=names)
+        X = people.table.iloc[rows].reset_index(drop=True)
+        return model.fit(X, people.labels[rows], sensitive_features=people.group_names[rows])

@@ -15,45 +15,28 @@ import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, TypeAlias
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
-from evenhand.arrays import Floats
+from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError, did_you_mean
+from evenhand.inputs.validation import is_number_column
+from evenhand.metrics.estimate import Estimate, student_quantile
 from evenhand.report.formatting import listed
 from evenhand.searching.candidates import Scored
 from evenhand.searching.metrics import METRICS, Metrics, metric_of
 from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import SearchPeople
-from evenhand.searching.scoring import EFFECTS, check_effect_columns, is_signed_gap, oriented_gaps
+from evenhand.searching.scoring import EFFECTS, is_signed_gap, oriented_gaps
 from evenhand.searching.space import Candidate
 
 CONFIDENCE = 0.95
 
 
-@dataclass(frozen=True)
-class Difference:
-    """A mean over folds, or a difference, with its interval; NaN if it cannot be estimated.
-
-    On people held out, interval and p-value allow for the number of candidates reported; elsewhere the p-value is NaN.
-    """
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
-    p_adjusted: float = math.nan
-
-    @property
-    def is_beyond_noise(self) -> bool:
-        """Whether the interval excludes 0."""
-        return bool(self.low > 0 or self.high < 0)
-
-
-def mean_interval(values: Floats, test_share: float) -> Difference:
+def mean_interval(values: Floats, test_share: float) -> Estimate:
     """Mean over folds of a metric, with the corrected interval.
 
     Parameters
@@ -70,12 +53,9 @@ def mean_interval(values: Floats, test_share: float) -> Difference:
     (0.8, 0.653, 0.947)
     """
     if not len(values) or not np.isfinite(values).all():
-        return Difference(math.nan)
-    mean = float(values.mean())
-    if len(values) < 2:
-        return Difference(mean)
-    half = float(_half_width(values[None, :], test_share)[0])
-    return Difference(mean, mean - half, mean + half)
+        return Estimate(math.nan)
+    mean, error = float(values.mean()), float(standard_error(values[None, :], test_share)[0])
+    return Estimate(mean) if len(values) < 2 else Estimate.from_error(mean, error, len(values) - 1)
 
 
 def worse_beyond_noise(values: Floats, direction: int, test_share: float) -> NDArray[np.bool_]:
@@ -89,7 +69,9 @@ def worse_beyond_noise(values: Floats, direction: int, test_share: float) -> NDA
     """
     difference = direction * (values[None, :, :] - values[:, None, :])  # how much better j is than i
     mean = difference.mean(-1)
-    half = _half_width(difference.reshape(-1, values.shape[1]), test_share).reshape(mean.shape)
+    k = values.shape[1]
+    error = standard_error(difference.reshape(-1, k), test_share).reshape(mean.shape)
+    half = student_quantile(CONFIDENCE, max(1, k - 1)) * error
     # Equal differences in every fold have no noise at all, up to rounding.
     return np.asarray((mean - half > 1e-12) & np.isfinite(mean))
 
@@ -138,12 +120,6 @@ def standard_error(differences: Floats, test_share: float) -> Floats:
     if k < 2:
         return np.full(len(differences), np.inf)
     return np.asarray(np.sqrt((1 / k + test_share) * differences.var(axis=1, ddof=1)))
-
-
-def _half_width(differences: Floats, test_share: float) -> Floats:
-    """Half the corrected interval of each row's mean."""
-    k = differences.shape[1]
-    return np.asarray(stats.t.ppf((1 + CONFIDENCE) / 2, max(1, k - 1)) * standard_error(differences, test_share))
 
 
 References: TypeAlias = Mapping[str, Mapping[str, Floats]]
@@ -353,7 +329,8 @@ def effects_in(names: Iterable[str], people: SearchPeople, *, has_payoff: bool) 
     Raises
     ------
     InvalidInputError
-        If a metric is of an unknown input, group or column, or is a profit without payoffs.
+        If a metric is of an unknown input, group or column, of the effect of a column that does not contain numbers,
+        or is a profit without payoffs.
     """
     effects: dict[str, None] = {}
     for name in names:
@@ -365,8 +342,12 @@ def effects_in(names: Iterable[str], people: SearchPeople, *, has_payoff: bool) 
             raise InvalidInputError(
                 "'profit' needs `payoff`, what each decision is worth, such as {'approve_good': 1, 'approve_bad': -5}."
             )
-        effects |= {of: None} if of and kind in EFFECTS else {}
-    check_effect_columns(tuple(effects), people.table)
+        if of and kind in EFFECTS:
+            if not is_number_column(people.table[of]):
+                raise InvalidInputError(
+                    f"`keep` asks which way {of!r} moves the score, but it does not contain numbers."
+                )
+            effects[of] = None
     return tuple(effects)
 
 
@@ -392,8 +373,6 @@ class Choice:
 
     Attributes
     ----------
-    chosen
-        Number of the candidate; None if no candidate meets the constraints.
     unconstrained
         Number of the most accurate unconstrained candidate.
     complaints
@@ -404,11 +383,15 @@ class Choice:
         Candidates that meet all constraints, the chosen one first.
     """
 
-    chosen: int | None
     unconstrained: int
     complaints: tuple[tuple[str, ...], ...]
     near: tuple[tuple[str, ...], ...]
-    ranked: tuple[int, ...] = ()
+    ranked: tuple[int, ...]
+
+    @property
+    def chosen(self) -> int | None:
+        """Number of the candidate; None if no candidate meets the constraints."""
+        return self.ranked[0] if self.ranked else None
 
     def alternatives(self, n: int) -> tuple[int, ...]:
         """Up to n candidates that are better than the unconstrained one, which is not among them, best first."""
@@ -438,23 +421,18 @@ class ChoiceRule:
     is_unconstrained: NDArray[np.bool_]
     test_share: float
 
-    def choose(self, metrics: Metrics, folds: Sequence[int] | None = None) -> Choice:
+    def choose(self, metrics: Metrics, folds: Ints | slice = slice(None)) -> Choice:
         """Choose by the means over some folds, or all."""
-        part = slice(None) if folds is None else list(folds)
-        metrics = {name: values[:, part] for name, values in metrics.items()}
-        unconstrained = self.unconstrained(metrics)
+        metrics = {name: values[:, folds] for name, values in metrics.items()}
         judged = self._judged(metrics, np.ones_like(self.is_unconstrained))
         numbers = range(len(self.is_unconstrained))
         complaints = tuple(tuple(of.complaint(k) for of in judged if not of.is_met[k]) for k in numbers)
         near = tuple(tuple(of.constraint.metric for of in judged if of.is_near[k]) for k in numbers)
         means = metrics[self.minimize].mean(1)
         is_kept = np.array([not of_one for of_one in complaints]) & np.isfinite(means)
-        if not is_kept.any():
-            return Choice(None, unconstrained, complaints, near)
         accuracy = np.nan_to_num(metrics["auc"].mean(1))
         order = np.lexsort((-accuracy, np.where(is_kept, self.goal(means), np.inf)))  # the first of a tie
-        ranked = tuple(order[is_kept[order]].tolist())
-        return Choice(ranked[0], unconstrained, complaints, near, ranked)
+        return Choice(self.unconstrained(metrics), complaints, near, tuple(order[is_kept[order]].tolist()))
 
     def unconstrained(self, metrics: Metrics) -> int:
         """Number of the most accurate unconstrained candidate."""
@@ -465,10 +443,9 @@ class ChoiceRule:
 
         Here ``best`` is the best unconstrained candidate, so that no candidate's value depends on the other draws.
         """
-        judged = self._judged(metrics, self.is_unconstrained)
         means = metrics[self.minimize].mean(1)
         is_kept = np.isfinite(means)
-        for of in judged:
+        for of in self._judged(metrics, self.is_unconstrained):
             is_kept &= of.is_met
         return np.where(is_kept, self.goal(means), np.inf)
 
@@ -499,55 +476,57 @@ class ChoiceRule:
 
 def reasons_of(choice: Choice, metrics: Metrics, rule: ChoiceRule) -> tuple[str, ...]:
     """Why each candidate was chosen or passed over, in words."""
-    metric = rule.minimize
-    values = metrics[metric]
+    metric, chosen = rule.minimize, choice.chosen
+    values, accuracy = metrics[metric], metrics["auc"].mean(1)
     reasons = []
     for k, complaints in enumerate(choice.complaints):
-        if not np.isfinite(metrics["auc"][k]).all():
-            reasons.append("could not be trained or scored")
+        near = f", {listed(list(choice.near[k]))} within noise of the limit" if choice.near[k] else ""
+        if not math.isfinite(accuracy[k]):
+            reason = "could not be trained or scored"
         elif complaints:
-            reasons.append("; ".join(complaints))
-        elif k == choice.chosen:
-            reasons.append(f"chosen: {_meets(choice, k)}, with the lowest {metric}, {values[k].mean():.4f}")
+            reason = "; ".join(complaints)
+        elif k == chosen:
+            reason = f"chosen: meets every constraint{near}, with the lowest {metric}, {values[k].mean():.4f}"
         else:
-            assert choice.chosen is not None
-            more = mean_interval(values[k] - values[choice.chosen], rule.test_share)
-            reasons.append(f"{_meets(choice, k)}; {_passed_over(metric, more, metrics, k, choice.chosen)}")
+            more = mean_interval(values[k] - values[chosen], rule.test_share)
+            reason = f"meets every constraint{near}; its {metric} differs from the chosen one's by {more.value:+.4f}"
+            if math.isfinite(more.low):
+                reason += f" (95% interval {more.low:+.4f} to {more.high:+.4f})"
+                if not more.excludes_zero:
+                    which = "a lower" if accuracy[k] < accuracy[chosen] else "a higher"
+                    reason += f", which is within noise; it has {which} AUC, {accuracy[k]:.4f}"
+        reasons.append(reason)
     return tuple(reasons)
 
 
-def _meets(choice: Choice, k: int) -> str:
-    near = list(choice.near[k])
-    return f"meets every constraint, {listed(near)} within noise of the limit" if near else "meets every constraint"
+class Honest(NamedTuple):
+    """A metric of choices that did not see the fold that judges them: means over folds, and their difference."""
+
+    unconstrained: float
+    chosen: float
+    difference: Estimate
 
 
-def _passed_over(metric: str, more: Difference, metrics: Metrics, k: int, chosen: int) -> str:
-    told = f"its {metric} differs from the chosen one's by {more.value:+.4f}"
-    if not np.isfinite(more.low):
-        return told
-    interval = f"{told} (95% interval {more.low:+.4f} to {more.high:+.4f})"
-    if more.is_beyond_noise:
-        return interval
-    higher = "a lower" if metrics["auc"][k].mean() < metrics["auc"][chosen].mean() else "a higher"
-    return f"{interval}, which is within noise; it has {higher} AUC, {metrics['auc'][k].mean():.4f}"
-
-
-def honest_differences(metrics: Metrics, rule: ChoiceRule) -> dict[str, Difference]:
-    """Chosen minus unconstrained by metric, where the choice for each fold did not see that fold.
+def honest_metrics(metrics: Metrics, rule: ChoiceRule) -> dict[str, Honest]:
+    """Every metric of the unconstrained and the chosen candidate, where the choice for a fold did not see that fold.
 
     The best of many looks better than it is. So each fold's people judge a choice that was made on the other folds
-    only. If no candidate meets the constraints there, the unconstrained one takes its place.
+    only. If no candidate meets the constraints there, the unconstrained one takes its place. NaN for fewer than three
+    folds.
     """
     n_folds = metrics["auc"].shape[1]
+    folds = np.arange(n_folds)
     if n_folds < 3:
-        return {name: Difference(math.nan) for name in metrics}
-    differences = {name: np.zeros(n_folds) for name in metrics}
-    for fold in range(n_folds):
-        choice = rule.choose(metrics, [other for other in range(n_folds) if other != fold])
-        chosen = choice.unconstrained if choice.chosen is None else choice.chosen
-        for name, values in metrics.items():
-            differences[name][fold] = values[chosen, fold] - values[choice.unconstrained, fold]
-    return {name: mean_interval(values, rule.test_share) for name, values in differences.items()}
+        return dict.fromkeys(metrics, Honest(math.nan, math.nan, Estimate(math.nan)))
+    choices = [rule.choose(metrics, folds[folds != fold]) for fold in folds]
+    start = [choice.unconstrained for choice in choices]
+    chosen = [choice.unconstrained if choice.chosen is None else choice.chosen for choice in choices]
+    honest = {}
+    for name, values in metrics.items():
+        before, after = values[start, folds], values[chosen, folds]
+        difference = mean_interval(after - before, rule.test_share)
+        honest[name] = Honest(float(before.mean()), float(after.mean()), difference)
+    return honest
 
 
 def _best(values: Floats, direction: int) -> int:
@@ -593,10 +572,6 @@ class Frontier:
                 kept.append(k)
                 best = float(second[k])
         return cls(utility, objective, tuple(reversed(kept)))
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return {**asdict(self), "candidates": list(self.candidates)}
 
 
 def collate(

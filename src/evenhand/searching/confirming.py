@@ -11,18 +11,17 @@ interval of level :math:`1 - 0.05 / k`, so all hold at once with at least 95% co
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
-from scipy import stats
 
 from evenhand.arrays import Floats
-from evenhand.metrics.estimate import p_two_sided
-from evenhand.report.formatting import count, decimal, interval, listed, percent
-from evenhand.searching.choice import CONFIDENCE, Constraint, Difference, mean_interval
-from evenhand.searching.metrics import Metrics, capital, metric_of
+from evenhand.metrics.estimate import Estimate, Plain
+from evenhand.report.formatting import capital, count, decimal, interval, listed, percent
+from evenhand.searching.choice import CONFIDENCE, ChoiceRule, Constraint, mean_interval
+from evenhand.searching.metrics import Metrics, metric_of
 from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import SearchPeople
 from evenhand.searching.scoring import is_signed_gap, oriented_gaps, score_weighted
@@ -47,12 +46,13 @@ class Verdict:
         ``"confirmed"`` if the whole interval says so, ``"not confirmed"`` if it excludes what the search saw, and
         ``"too few people to say"`` if it includes both.
     difference
-        The metric minus the unconstrained model's, or minus the limit.
+        The metric minus the unconstrained model's, or minus the limit. Interval and p-value allow for the number of
+        candidates reported.
     """
 
     about: str
     answer: Answer
-    difference: Difference
+    difference: Estimate
 
 
 @dataclass(frozen=True)
@@ -73,14 +73,14 @@ class Confirmed:
 
     candidate: int
     metrics: Mapping[str, float]
-    differences: Mapping[str, Difference]
+    differences: Mapping[str, Estimate]
     promised: float
     objective: Verdict
     limits: tuple[Verdict, ...]
 
 
 @dataclass(frozen=True)
-class Confirmation:
+class Confirmation(Plain):
     """What the people held out say about the candidates that are reported.
 
     Attributes
@@ -101,53 +101,6 @@ class Confirmation:
     unconstrained: Mapping[str, float]
     candidates: tuple[Confirmed, ...]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain data."""
-        return asdict(self)
-
-
-@dataclass(frozen=True, eq=False)
-class _Judge:
-    """Answers from differences under random weights."""
-
-    df: int
-    n_reported: int
-    has_few: bool
-
-    def difference(self, values: Floats) -> Difference:
-        """A difference from the value with equal weights and those with random weights."""
-        value, error = float(values[0]), float(np.std(values[1:], ddof=1))
-        if self.has_few or not np.isfinite(value) or not np.isfinite(error):
-            return Difference(value)
-        half = float(stats.t.ppf(1 - (1 - CONFIDENCE) / 2 / self.n_reported, self.df)) * error
-        p_value = p_two_sided(value, error, self.df)
-        return Difference(value, value - half, value + half, min(1.0, self.n_reported * p_value))
-
-    def objective(self, metric: str, differences: Floats, promised: float) -> Verdict:
-        """Whether a metric is better than the unconstrained model's."""
-        difference, sign = self.difference(differences), metric_of(metric).direction
-        low, high = sorted((sign * difference.low, sign * difference.high))
-        answer: Answer = "too few people to say"
-        if low > _ROUNDING:
-            answer = "confirmed"
-        elif high < max(promised, _ROUNDING):
-            answer = "not confirmed"
-        return Verdict(metric, answer, difference)
-
-    def limit(self, constraint: Constraint, values: Floats, base: Floats) -> Verdict:
-        """Whether a constraint is met."""
-        distance = self.difference(values - constraint.limits(base))
-        low, high = distance.low, distance.high
-        if constraint.comparison == "within":
-            room = constraint.allowed(base[:1])
-            is_met, is_missed = -room <= low + _ROUNDING and high - _ROUNDING <= room, low > room or high < -room
-        elif constraint.comparison.startswith(">"):
-            is_met, is_missed = low >= -_ROUNDING, high < -_ROUNDING
-        else:
-            is_met, is_missed = high <= _ROUNDING, low > _ROUNDING
-        answer: Answer = "confirmed" if is_met else "not confirmed" if is_missed else "too few people to say"
-        return Verdict(constraint.text, answer, distance)
-
 
 @one_thread_each()
 def confirm(
@@ -158,8 +111,7 @@ def confirm(
     unconstrained: int,
     promised: Mapping[int, float],
     best: Mapping[str, int],
-    minimize: str,
-    constraints: Sequence[Constraint],
+    rule: ChoiceRule,
 ) -> Confirmation:
     """Judge models on the people held out.
 
@@ -175,7 +127,7 @@ def confirm(
         Candidates to report, with how much better each was during the search, in what is minimized.
     best
         For each metric of a constraint that names ``best``, the number of the model with the best value.
-    minimize, constraints
+    rule
         The rule by which the candidates were chosen.
     """
     fold, rows, columns = people.confirming_fold(settings), people.confirming, people.columns
@@ -184,7 +136,6 @@ def confirm(
     smallest = int(np.bincount(people.groups.codes[rows][first], minlength=len(people.groups.names)).min())
     drawn = np.random.default_rng(settings.random_state).exponential(size=(_WEIGHTINGS, len(first)))
     weights = np.vstack([np.ones(len(rows)), drawn[:, code]])
-    judge = _Judge(max(1, smallest - 1), max(1, len(promised)), smallest < _FEW_PEOPLE)
     metrics: dict[int, dict[str, Floats]] = {}
     for number, model in models.items():
         own = score_weighted(model, people, fold, settings, weights)
@@ -192,34 +143,57 @@ def confirm(
         sizes = oriented_gaps(signed, {name: values[:, 0] for name, values in signed.items()}, columns)
         plain = {name: values for name, values in own.items() if name not in signed}
         metrics[number] = plain | {name: values[0] for name, values in sizes.items()}
-    start = metrics[unconstrained]
+    start, n_reported = metrics[unconstrained], max(1, len(promised))
+    confidence = 1 - (1 - CONFIDENCE) / n_reported
 
-    def base(constraint: Constraint) -> Floats:
-        if constraint.reference is None:
-            return np.zeros(len(weights))
-        whose = best[constraint.metric] if constraint.reference == "best" else unconstrained
-        return metrics[whose][constraint.metric]
+    def difference(values: Floats) -> Estimate:
+        """From the value with equal weights and those with random weights."""
+        value, error = float(values[0]), float(np.std(values[1:], ddof=1))
+        if smallest < _FEW_PEOPLE or not np.isfinite(value) or not np.isfinite(error):
+            return Estimate(value)
+        estimate = Estimate.from_error(value, error, max(1, smallest - 1), confidence=confidence)
+        return replace(estimate, p_value=min(1.0, n_reported * estimate.p_value))
 
-    candidates = []
-    for number, gain in promised.items():
-        own = metrics[number]
-        candidates.append(
-            Confirmed(
-                candidate=number,
-                metrics={name: float(values[0]) for name, values in own.items()},
-                differences={name: judge.difference(values - start[name]) for name, values in own.items()},
-                promised=gain,
-                objective=judge.objective(minimize, own[minimize] - start[minimize], gain),
-                limits=tuple(judge.limit(c, own[c.metric], base(c)) for c in constraints),
-            )
+    def objective(own: Mapping[str, Floats], gain: float) -> Verdict:
+        """Whether what is minimized is better than the unconstrained model's."""
+        change = difference(own[rule.minimize] - start[rule.minimize])
+        better = change.scaled(metric_of(rule.minimize).direction)
+        return Verdict(rule.minimize, _answer(better.low > _ROUNDING, better.high < max(gain, _ROUNDING)), change)
+
+    def limit(constraint: Constraint, own: Mapping[str, Floats]) -> Verdict:
+        """Whether a constraint is met."""
+        base = np.zeros(len(weights))
+        if constraint.reference is not None:
+            whose = best[constraint.metric] if constraint.reference == "best" else unconstrained
+            base = metrics[whose][constraint.metric]
+        distance = difference(own[constraint.metric] - constraint.limits(base))
+        low, high = distance.low, distance.high
+        if constraint.comparison == "within":
+            room = constraint.allowed(base[:1])
+            is_met, is_missed = -room <= low + _ROUNDING and high - _ROUNDING <= room, low > room or high < -room
+        elif constraint.comparison.startswith(">"):
+            is_met, is_missed = low >= -_ROUNDING, high < -_ROUNDING
+        else:
+            is_met, is_missed = high <= _ROUNDING, low > _ROUNDING
+        return Verdict(constraint.text, _answer(is_met, is_missed), distance)
+
+    candidates = tuple(
+        Confirmed(
+            candidate=number,
+            metrics={name: float(values[0]) for name, values in metrics[number].items()},
+            differences={name: difference(values - start[name]) for name, values in metrics[number].items()},
+            promised=gain,
+            objective=objective(metrics[number], gain),
+            limits=tuple(limit(constraint, metrics[number]) for constraint in rule.constraints),
         )
-    return Confirmation(
-        n_people=len(rows),
-        smallest_group=smallest,
-        confidence=1 - (1 - CONFIDENCE) / judge.n_reported,
-        unconstrained={name: float(values[0]) for name, values in start.items()},
-        candidates=tuple(candidates),
+        for number, gain in promised.items()
     )
+    equal = {name: float(values[0]) for name, values in start.items()}
+    return Confirmation(len(rows), smallest, confidence, equal, candidates)
+
+
+def _answer(is_met: bool, is_missed: bool) -> Answer:
+    return "confirmed" if is_met else "not confirmed" if is_missed else "too few people to say"
 
 
 def confirmation_sentences(confirmation: Confirmation, minimize: str) -> tuple[str, ...]:
@@ -286,7 +260,7 @@ def approval_warnings(metrics: Metrics, k: int, unconstrained: int, test_share: 
     rates = metrics[f"approval_rate[{group}]"]
     change = mean_interval(rates[k] - rates[unconstrained], test_share)
     if change.value < -_POINTS:
-        noise = "" if change.is_beyond_noise else "; this is within noise"
+        noise = "" if change.excludes_zero else "; this is within noise"
         ends = f", 95% interval {interval(100 * change.low, 100 * change.high, 1)}{noise}"
         sentences.append(
             f"Candidate {k} approves fewer people of {group}, the group with the fewest approvals: "

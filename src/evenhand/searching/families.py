@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeAlias, get_args
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -116,14 +116,7 @@ def _decoded(column: pd.Series[Any], values: NDArray[np.floating]) -> pd.Series[
     return pd.Series(pd.Categorical.from_codes(codes, dtype=kind), index=column.index)
 
 
-_REPAIRS: dict[str, Callable[[Training, Sequence[str]], Training]] = {
-    "none": lambda training, columns: training,
-    "reweighing": lambda training, columns: replace(
-        training, weight=reweighing(training.y, training.group, training.weight)
-    ),
-    "fairshap": _by_fairshap,
-}
-REPAIRS = tuple(_REPAIRS)
+REPAIRS = ("none", "reweighing", "fairshap")
 """Names of repairs: none; weights under which label and group are independent (Kamiran and Calders, 2012); values
 replaced by those of a match in a different group (`training.fairshap`)."""
 QUICK_REPAIRS = ("none", "reweighing")
@@ -151,9 +144,11 @@ def repaired(name: str, training: Training, columns: Sequence[str]) -> Training:
     >>> repaired("none", people, ["x"]) is people
     True
     """
-    if name not in _REPAIRS:
+    if name not in REPAIRS:
         raise InvalidInputError(f"`repair` must be one of {list(REPAIRS)}, got {name!r}.{did_you_mean(name, REPAIRS)}")
-    return _REPAIRS[name](training, columns)
+    if name == "reweighing":
+        return replace(training, weight=reweighing(training.y, training.group, training.weight))
+    return _by_fairshap(training, columns) if name == "fairshap" else training
 
 
 @contextmanager
@@ -239,17 +234,17 @@ def given_parameters(model: Any, fixed: frozenset[str]) -> tuple[dict[str, Any],
     }
     odd = [name for name, value in given.items() if not _is_plain(value)]
     notes = (f"Parameters of your model that a search cannot keep: {', '.join(odd)}.",) if odd else ()
-    return {name: _plain(value) for name, value in given.items() if name not in odd}, notes
+    return {
+        name: value.item() if isinstance(value, np.generic) else value
+        for name, value in given.items()
+        if name not in odd
+    }, notes
 
 
 def _is_plain(value: Any) -> bool:
     if isinstance(value, (list, tuple)):
         return all(map(_is_plain, value))
     return isinstance(value, (str, bool, int, float, np.integer, np.floating))
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value
 
 
 def plain_value(text: str) -> Any:
@@ -307,6 +302,27 @@ def signs_in_trees(ensemble: TreeEnsemble) -> dict[str | int, int]:
     return {int(j): sign for sign, holds in ((1, rises), (-1, falls)) for j in np.flatnonzero(always(holds))}
 
 
+class Parameter(NamedTuple):
+    """A parameter of a candidate.
+
+    Attributes
+    ----------
+    usual
+        Its value by default, in a library.
+    values
+        Values to try if there is neither a space nor a starting model; none to leave it as it is.
+    near
+        Values to try around that of a starting model.
+    tuned
+        The value at which a search without a starting model begins, if it is not the library's default.
+    """
+
+    usual: Any
+    values: tuple[Any, ...] = ()
+    near: Callable[[Any], list[Any]] | None = None
+    tuned: Any = None
+
+
 @dataclass(frozen=True)
 class FamilySpec:
     """What a search knows about a family before it trains anything.
@@ -332,6 +348,27 @@ class FamilySpec:
     plain: Parameters
     unused: Parameters
 
+    @classmethod
+    def of(
+        cls, name: FamilyName, words: str, parameters: Mapping[str, Parameter], plain: Parameters, unused: Parameters
+    ) -> FamilySpec:
+        """From the parameters that are searched and those that make a candidate more than plain training."""
+        usual = {key: p.usual if p.tuned is None else p.tuned for key, p in parameters.items()}
+        space = {key: p.values for key, p in parameters.items() if p.values}
+        return cls(name, words, {**usual, **plain, "seed": 0}, space, plain, unused)
+
+
+def _half(rate: float) -> list[float]:
+    return [rate, rate / 2]
+
+
+def _fewer(n: int) -> list[int]:
+    return [n, max(1, n // 2)]
+
+
+def _coarser(n: int) -> list[int]:
+    return [n, min(16, n)]
+
 
 class EstimatorFamily(ABC):
     """Classifiers of a library that learn from a table; they never need the group to decide.
@@ -345,14 +382,8 @@ class EstimatorFamily(ABC):
     words: ClassVar[str]
     home: ClassVar[tuple[str, str]]
     """Module and name of the library's class."""
-    usual: ClassVar[dict[str, Any]]
-    """Parameters that are searched, at the library's defaults."""
-    tuned: ClassVar[dict[str, Any]] = {}
-    """Values at which a search without a starting model begins, where they differ from the library's defaults."""
-    space: ClassVar[dict[str, Sequence[Any]]]
-    """Values to try if there is neither a space nor a starting model."""
-    near: ClassVar[dict[str, Callable[[Any], list[Any]]]]
-    """Values to try around that of a model that a search starts from."""
+    parameters: ClassVar[dict[str, Parameter]]
+    """Parameters that are searched, by the library's names."""
     takes_monotone: ClassVar[bool] = False
     is_native: ClassVar[bool] = False
     """Whether it is saved in the library's native format, which names only the columns that are kept."""
@@ -363,8 +394,8 @@ class EstimatorFamily(ABC):
     def spec(self) -> FamilySpec:
         """What a search knows about it."""
         own: dict[str, Any] = {"drop": (), **({"monotone": ()} if self.takes_monotone else {}), "repair": "none"}
-        space = {**self.space, "repair": QUICK_REPAIRS}
-        return FamilySpec(self.name, self.words, {**self.usual, **self.tuned, **own, "seed": 0}, space, own, own)
+        tried = {name: Parameter(value, QUICK_REPAIRS if name == "repair" else ()) for name, value in own.items()}
+        return FamilySpec.of(self.name, self.words, {**self.parameters, **tried}, own, own)
 
     @abstractmethod
     def read(self, model: Any, text: str = "") -> Reading | None:
@@ -531,28 +562,14 @@ class HistTrees(EstimatorFamily):
     home = ("sklearn.ensemble", "HistGradientBoostingClassifier")
     takes_monotone = True
     fixed = EstimatorFamily.fixed | {"monotonic_cst", "categorical_features", "warm_start", "scoring", "loss"}
-    usual: ClassVar[dict[str, Any]] = {
-        "learning_rate": 0.1,
-        "max_iter": 100,
-        "max_leaf_nodes": 31,
-        "max_depth": None,
-        "min_samples_leaf": 20,
-        "l2_regularization": 0.0,
-        "max_bins": 255,
-    }
-    space: ClassVar[dict[str, Sequence[Any]]] = {
-        "learning_rate": (0.03, 0.1),
-        "max_iter": (50, 100, 200),
-        "max_leaf_nodes": (4, 8, 16, 31),
-        "min_samples_leaf": (20, 100),
-        "max_bins": (16, 255),
-    }
-    near: ClassVar[dict[str, Callable[[Any], list[Any]]]] = {
-        "learning_rate": lambda rate: [rate, rate / 2],
-        "max_iter": lambda n: [n, max(1, n // 2)],
-        "max_leaf_nodes": lambda n: [n, max(2, (n or 31) // 2)],
-        "min_samples_leaf": lambda n: [n, 5 * n],
-        "max_bins": lambda n: [n, min(16, n)],
+    parameters: ClassVar = {
+        "learning_rate": Parameter(0.1, (0.03, 0.1), _half),
+        "max_iter": Parameter(100, (50, 100, 200), _fewer),
+        "max_leaf_nodes": Parameter(31, (4, 8, 16, 31), lambda n: [n, max(2, (n or 31) // 2)]),
+        "max_depth": Parameter(None),
+        "min_samples_leaf": Parameter(20, (20, 100), lambda n: [n, 5 * n]),
+        "l2_regularization": Parameter(0.0),
+        "max_bins": Parameter(255, (16, 255), _coarser),
     }
 
     def read(self, model: Any, text: str = "") -> Reading | None:
@@ -589,25 +606,27 @@ class LogisticModels(EstimatorFamily):
     words = "logistic regressions of scikit-learn"
     home = ("sklearn.linear_model", "LogisticRegression")
     fixed = EstimatorFamily.fixed | {"warm_start", "multi_class"}
-    usual: ClassVar[dict[str, Any]] = {"C": 1.0}
-    space: ClassVar[dict[str, Sequence[Any]]] = {"C": (0.001, 0.01, 0.1, 1.0, 10.0)}
-    near: ClassVar[dict[str, Callable[[Any], list[Any]]]] = {
-        "C": lambda c: [c, *(c * factor for factor in (0.001, 0.01, 0.1, 10.0))]
+    parameters: ClassVar = {
+        "C": Parameter(1.0, (0.001, 0.01, 0.1, 1.0, 10.0), lambda c: [c, *(c * x for x in (0.001, 0.01, 0.1, 10.0))])
     }
 
-    def read(self, model: Any, text: str = "") -> Reading | None:
-        """Read a `LogisticRegression`, which may follow any steps except bins."""
-        return None if _bins_in(model) else self.regression(model)
+    is_binned: ClassVar[bool] = False
 
-    def regression(self, model: Any) -> Reading | None:
-        """How the regression at the end of a pipeline or scorecard was fitted; None if there is no regression."""
+    def read(self, model: Any, text: str = "") -> Reading | None:
+        """Read a `LogisticRegression`; after a `KBinsDiscretizer`, or in optbinning, it is a scorecard."""
+        bins = _bins_in(model)
         last: Any = getattr(model, "estimator_", None) if is_scorecard(model) else last_step(model)
-        if not is_kind(last, "LogisticRegression"):
+        if bool(bins) != self.is_binned or not is_kind(last, "LogisticRegression"):
             return None
         of_folds = {"cv", "Cs", "scoring", "refit", "use_legacy_attributes"}
         parameters, notes = given_parameters(last, self.fixed | of_folds)
         if is_kind(last, "LogisticRegressionCV"):
             parameters["C"] = float(np.ravel(last.C_)[0])
+        has_quantiles = False
+        if bins and is_kind(bins[0], "KBinsDiscretizer"):
+            parameters["n_bins"], has_quantiles = int(np.max(bins[0].n_bins)), bins[0].strategy == "quantile"
+        if bins and not has_quantiles:
+            notes += ("The bins of your scorecard are replaced by quantile bins.",)
         return Reading(parameters, {}, notes)
 
     def numbers_step(self, parameters: Parameters) -> Any:
@@ -632,26 +651,11 @@ class ScorecardModels(LogisticModels):
 
     name = "scorecard"
     words = "scorecards: a logistic regression on bins"
-    usual: ClassVar[dict[str, Any]] = {"n_bins": 5, "C": 1.0}
-    space: ClassVar[dict[str, Sequence[Any]]] = {"n_bins": (2, 3, 5, 8, 12), "C": (0.01, 0.1, 1.0)}
-    near: ClassVar[dict[str, Callable[[Any], list[Any]]]] = {
-        "n_bins": lambda n: sorted({n, max(2, n // 2), max(2, n - 1)}),
-        "C": lambda c: [c, c * 0.1, c * 0.01],
+    is_binned = True
+    parameters: ClassVar = {
+        "n_bins": Parameter(5, (2, 3, 5, 8, 12), lambda n: sorted({n, max(2, n // 2), max(2, n - 1)})),
+        "C": Parameter(1.0, (0.01, 0.1, 1.0), lambda c: [c, c * 0.1, c * 0.01]),
     }
-
-    def read(self, model: Any, text: str = "") -> Reading | None:
-        """Read a regression after a `KBinsDiscretizer`, or a scorecard of optbinning."""
-        bins = _bins_in(model)
-        reading = self.regression(model) if bins else None
-        if reading is None:
-            return None
-        known, notes = dict(reading.parameters), reading.notes
-        is_binned = is_kind(bins[0], "KBinsDiscretizer")
-        if is_binned:
-            known["n_bins"] = int(np.max(bins[0].n_bins))
-        if not is_binned or bins[0].strategy != "quantile":
-            notes += ("The bins of your scorecard are replaced by quantile bins.",)
-        return Reading(known, {}, notes)
 
     def numbers_step(self, parameters: Parameters) -> Any:
         """What is done to numbers before the regression."""
@@ -760,30 +764,15 @@ class XgboostModels(_NativeFamily):
         "verbosity",
         "missing",
     }
-    usual: ClassVar[dict[str, Any]] = {
-        "learning_rate": 0.3,
-        "n_estimators": 100,
-        "max_depth": 6,
-        "min_child_weight": 1.0,
-        "reg_lambda": 1.0,
-        "subsample": 1.0,
-        "colsample_bytree": 1.0,
-        "max_bin": 256,
-    }
-    tuned: ClassVar[dict[str, Any]] = {"learning_rate": 0.1, "max_depth": 4}
-    space: ClassVar[dict[str, Sequence[Any]]] = {
-        "learning_rate": (0.03, 0.1),
-        "n_estimators": (100, 200),
-        "max_depth": (2, 3, 4, 6),
-        "min_child_weight": (1.0, 20.0),
-        "max_bin": (16, 256),
-    }
-    near: ClassVar[dict[str, Callable[[Any], list[Any]]]] = {
-        "learning_rate": lambda rate: [rate, rate / 2],
-        "n_estimators": lambda n: [n, max(1, n // 2)],
-        "max_depth": lambda n: [n, max(1, (n or 6) - 2)],
-        "min_child_weight": lambda weight: [weight, 10 * max(1.0, weight)],
-        "max_bin": lambda n: [n, min(16, n)],
+    parameters: ClassVar = {
+        "learning_rate": Parameter(0.3, (0.03, 0.1), _half, tuned=0.1),
+        "n_estimators": Parameter(100, (100, 200), _fewer),
+        "max_depth": Parameter(6, (2, 3, 4, 6), lambda n: [n, max(1, (n or 6) - 2)], tuned=4),
+        "min_child_weight": Parameter(1.0, (1.0, 20.0), lambda weight: [weight, 10 * max(1.0, weight)]),
+        "reg_lambda": Parameter(1.0),
+        "subsample": Parameter(1.0),
+        "colsample_bytree": Parameter(1.0),
+        "max_bin": Parameter(256, (16, 256), _coarser),
     }
 
     def read(self, model: Any, text: str = "") -> Reading | None:
@@ -836,7 +825,8 @@ class XgboostModels(_NativeFamily):
 
 def _xgboost_booster(booster: Any) -> Reading:
     """What a `Booster` remembers about its training."""
-    usual = {**XgboostModels.usual, "gamma": 0, "reg_alpha": 0, "max_leaves": 0, "grow_policy": "depthwise"}
+    usual: dict[str, Any] = {name: p.usual for name, p in XgboostModels.parameters.items()}
+    usual |= {"gamma": 0, "reg_alpha": 0, "max_leaves": 0, "grow_policy": "depthwise"}
     usual |= {"colsample_bylevel": 1, "colsample_bynode": 1, "max_delta_step": 0}
     learner = json.loads(booster.save_config())["learner"]
     trained = learner["gradient_booster"]["tree_train_param"]
@@ -864,27 +854,18 @@ def _xgboost_trees(ensemble: TreeEnsemble, text: str) -> Reading:
     return Reading(parameters, signs, (told,))
 
 
-# Names of parameters in LightGBM's files, and in its classifier.
+# Names of parameters in LightGBM's files, in its classifier, and the defaults of those that are not searched.
 _LIGHTGBM_NAMES = {
-    "num_iterations": "n_estimators",
-    "min_data_in_leaf": "min_child_samples",
-    "min_sum_hessian_in_leaf": "min_child_weight",
-    "lambda_l1": "reg_alpha",
-    "lambda_l2": "reg_lambda",
-    "min_gain_to_split": "min_split_gain",
-    "bagging_fraction": "subsample",
-    "bagging_freq": "subsample_freq",
-    "feature_fraction": "colsample_bytree",
-    "scale_pos_weight": "scale_pos_weight",
-}
-_LIGHTGBM_USUAL = {
-    "min_child_weight": 0.001,
-    "reg_alpha": 0,
-    "min_split_gain": 0,
-    "subsample": 1,
-    "subsample_freq": 0,
-    "colsample_bytree": 1,
-    "scale_pos_weight": 1,
+    "num_iterations": ("n_estimators", None),
+    "min_data_in_leaf": ("min_child_samples", None),
+    "min_sum_hessian_in_leaf": ("min_child_weight", 0.001),
+    "lambda_l1": ("reg_alpha", 0),
+    "lambda_l2": ("reg_lambda", None),
+    "min_gain_to_split": ("min_split_gain", 0),
+    "bagging_fraction": ("subsample", 1),
+    "bagging_freq": ("subsample_freq", 0),
+    "feature_fraction": ("colsample_bytree", 1),
+    "scale_pos_weight": ("scale_pos_weight", 1),
 }
 
 
@@ -901,28 +882,14 @@ class LightgbmModels(_NativeFamily):
         "deterministic",
         "force_col_wise",
     }
-    usual: ClassVar[dict[str, Any]] = {
-        "learning_rate": 0.1,
-        "n_estimators": 100,
-        "num_leaves": 31,
-        "max_depth": -1,
-        "min_child_samples": 20,
-        "reg_lambda": 0.0,
-        "max_bin": 255,
-    }
-    space: ClassVar[dict[str, Sequence[Any]]] = {
-        "learning_rate": (0.03, 0.1),
-        "n_estimators": (100, 200),
-        "num_leaves": (4, 8, 16, 31),
-        "min_child_samples": (20, 100),
-        "max_bin": (16, 255),
-    }
-    near: ClassVar[dict[str, Callable[[Any], list[Any]]]] = {
-        "learning_rate": lambda rate: [rate, rate / 2],
-        "n_estimators": lambda n: [n, max(1, n // 2)],
-        "num_leaves": lambda n: [n, max(2, n // 2)],
-        "min_child_samples": lambda n: [n, 5 * n],
-        "max_bin": lambda n: [n, min(16, n)],
+    parameters: ClassVar = {
+        "learning_rate": Parameter(0.1, (0.03, 0.1), _half),
+        "n_estimators": Parameter(100, (100, 200), _fewer),
+        "num_leaves": Parameter(31, (4, 8, 16, 31), lambda n: [n, max(2, n // 2)]),
+        "max_depth": Parameter(-1),
+        "min_child_samples": Parameter(20, (20, 100), lambda n: [n, 5 * n]),
+        "reg_lambda": Parameter(0.0),
+        "max_bin": Parameter(255, (16, 255), _coarser),
     }
 
     def read(self, model: Any, text: str = "") -> Reading | None:
@@ -935,7 +902,7 @@ class LightgbmModels(_NativeFamily):
         if not hasattr(model, "booster_"):
             return _lightgbm_text(model.model_to_string(), model.current_iteration())
         given, notes = given_parameters(model, self.fixed)
-        parameters = {_LIGHTGBM_NAMES.get(name, name): value for name, value in given.items()}
+        parameters = {_LIGHTGBM_NAMES.get(name, (name,))[0]: value for name, value in given.items()}
         signs = signs_by_input(model.get_params().get("monotone_constraints"))
         if model.best_iteration_:
             parameters["n_estimators"] = model.best_iteration_
@@ -960,43 +927,30 @@ class LightgbmModels(_NativeFamily):
 def _lightgbm_text(text: str, n_trees: int) -> Reading:
     """The parameters that LightGBM writes after its trees."""
     written = dict(re.findall(r"^\[(\w+): (.*)\]$", text, re.MULTILINE))
-    kept = {name: plain_value(written[alias]) for alias, name in _LIGHTGBM_NAMES.items() if alias in written}
-    kept |= {name: plain_value(written[name]) for name in LightgbmModels.usual if name in written}
-    parameters = {name: value for name, value in kept.items() if value != _LIGHTGBM_USUAL.get(name)}
+    parameters = {name: plain_value(written[name]) for name in LightgbmModels.parameters if name in written}
+    for alias, (name, usual) in _LIGHTGBM_NAMES.items():
+        if alias in written and plain_value(written[alias]) != usual:
+            parameters[name] = plain_value(written[alias])
     parameters["n_estimators"] = n_trees
     return Reading(parameters, signs_by_input(written.get("monotone_constraints")))
 
 
 _PLAIN = {"cec_weight": 0.0, "equalized_odds_weight": 0.0}
 
-NETWORK = FamilySpec(
-    name="network",
-    words="networks",
-    defaults={
-        "objective": "reasoning_gap",
-        "cec_weight": 0.0,
-        "equalized_odds_weight": 0.0,
-        "learning_rate": 3e-4,
-        "epochs": 30,
-        "hidden": (128, 64),
-        "dropout": 0.2,
-        "batch_size": 64,
-        "n_steps": 1,
-        "method": "segments",
-        "cec_every": 1,
-        "least_explained": 0.0,
-        "seed": 0,
-    },
-    space={
-        "objective": ("reasoning_gap", "excess", "reasoning_excess"),
-        "cec_weight": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0),
-        "equalized_odds_weight": (0.0, 0.1, 0.3, 1.0),
-        "learning_rate": (3e-4, 1e-3),
-        "epochs": (10, 20, 30),
-    },
-    plain=_PLAIN,
-    unused={**_PLAIN, "objective": "reasoning_gap"},
-)
+_NETWORK = {
+    "objective": Parameter("reasoning_gap", ("reasoning_gap", "excess", "reasoning_excess")),
+    "cec_weight": Parameter(0.0, (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)),
+    "equalized_odds_weight": Parameter(0.0, (0.0, 0.1, 0.3, 1.0)),
+    "learning_rate": Parameter(3e-4, (3e-4, 1e-3)),
+    "epochs": Parameter(30, (10, 20, 30)),
+    "hidden": Parameter((128, 64)),
+    "dropout": Parameter(0.2),
+    "batch_size": Parameter(64),
+    "n_steps": Parameter(1),
+    "method": Parameter("segments"),
+    "cec_every": Parameter(1),
+    "least_explained": Parameter(0.0),
+}
 
 ESTIMATORS: dict[str, EstimatorFamily] = {
     family.name: family
@@ -1004,5 +958,8 @@ ESTIMATORS: dict[str, EstimatorFamily] = {
 }
 """Every family but the networks, which are trained in stacks, by name."""
 
-SPECS: dict[str, FamilySpec] = {"network": NETWORK, **{name: family.spec for name, family in ESTIMATORS.items()}}
+SPECS: dict[str, FamilySpec] = {
+    "network": FamilySpec.of("network", "networks", _NETWORK, _PLAIN, {**_PLAIN, "objective": "reasoning_gap"}),
+    **{name: family.spec for name, family in ESTIMATORS.items()},
+}
 """What a search knows about each family, by name."""

@@ -1,10 +1,14 @@
-"""The metrics that judge a candidate: what pages, tables, constraints and sentences know about them."""
+"""The metrics that judge a candidate: what pages, tables, constraints and sentences know about them.
+
+Words are those of an audit where it has the same metric. Every candidate is explained in log-odds, so score gaps of all
+of them have the same unit, which their words name.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
 from evenhand.arrays import Floats
@@ -53,16 +57,16 @@ METRICS = {
         Metric("air", "adverse impact ratio", 1, "outcome"),
         Metric("sp_gap", "statistical-parity gap", -1, "outcome"),
         Metric("positive_rate", "positive rate", 0, "outcome", "share"),
-        Metric("score_gap", "score gap", -1, "scores"),
-        Metric("score_gap_parts", "sum of score-gap parts", -1, "scores"),
-        Metric("probability_gap", "probability gap", -1, "scores"),
-        Metric("decision_gap", "decision gap", -1, "scores"),
+        Metric("score_gap", "score gap in log-odds", -1, "scores"),
+        Metric("score_gap_parts", "sum of score-gap parts in log-odds", -1, "scores"),
+        Metric("probability_gap", "score gap in probability", -1, "scores"),
+        Metric("decision_gap", "score gap in favorable decisions", -1, "scores"),
         Metric("excess", "excess", -1, "procedure"),
-        Metric("excess_balanced", "excess, groups weighing equally", -1, "procedure"),
+        Metric("excess_balanced", "excess, groups weighted equally", -1, "procedure"),
         Metric("reasoning_gap", "reasoning gap", -1, "procedure"),
-        Metric("reasoning_excess", "reasoning excess", -1, "procedure"),
-        Metric("excess_regime_b", "excess Regime B", -1, "procedure"),
-        Metric("cec", "CEC score", -1, "procedure"),
+        Metric("reasoning_excess", "weighing", -1, "procedure"),
+        Metric("excess_regime_b", "excess, share in Regime B", -1, "procedure"),
+        Metric("cec", "CEC score, mean", -1, "procedure"),
     )
 }
 """Metrics of a whole model, by name."""
@@ -70,9 +74,9 @@ METRICS = {
 METRICS_OF = {
     metric.name: metric
     for metric in (
-        Metric("score_gap", "score gap through {}", -1, "scores"),
+        Metric("score_gap", "score gap in log-odds through {}", -1, "scores"),
         Metric("approval_rate", "approval rate of {}", 0, "outcome", "share"),
-        Metric("effect", "effect of {}", 0, "scores"),
+        Metric("effect", "effect of {} in log-odds", 0, "scores"),
         Metric("falls", "steps of {} at which the score falls", -1, "scores", "share"),
         Metric("rises", "steps of {} at which the score rises", -1, "scores", "share"),
     )
@@ -81,8 +85,6 @@ METRICS_OF = {
 
 ALIASES = {"weighing": "reasoning_excess", "approval_rate": "positive_rate"}
 """Alternative names of metrics."""
-
-_OF = re.compile(r"(\w+)\[(.+)\]", re.DOTALL)
 
 
 def metric_of(name: str, whose: str = "A search") -> Metric:
@@ -105,20 +107,13 @@ def metric_of(name: str, whose: str = "A search") -> Metric:
     >>> metric_of("auc").words, metric_of("weighing").name
     ('AUC', 'reasoning_excess')
     >>> metric_of("score_gap[income]").words
-    'score gap through income'
+    'score gap in log-odds through income'
     """
-    form = _OF.fullmatch(str(name))
-    kind, of = (name, "") if form is None else form.groups()
+    text = str(name)
+    if text in METRICS or text in ALIASES:
+        return METRICS[ALIASES.get(text, text)]
+    kind, of = match.groups() if (match := re.fullmatch(r"(\w+)\[(.+)\]", text, re.DOTALL)) else (text, "")
     if of and kind in METRICS_OF:
-        known = METRICS_OF[kind]
-        return Metric(name, known.words.format(of), known.direction, known.axis, known.kind, of)
-    plain = ALIASES.get(name, name) if isinstance(name, str) else ""
-    if plain in METRICS:
-        return METRICS[plain]
-    hint = did_you_mean(str(kind), [*METRICS, *ALIASES, *METRICS_OF])
+        return replace(METRICS_OF[kind], name=text, words=METRICS_OF[kind].words.format(of), of=of)
+    hint = did_you_mean(kind, [*METRICS, *ALIASES, *METRICS_OF])
     raise InvalidInputError(f"{whose} names an unknown metric: {name!r}.{hint}")
-
-
-def capital(words: str) -> str:
-    """The words with a capital first letter."""
-    return words[:1].upper() + words[1:]

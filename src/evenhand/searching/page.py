@@ -12,12 +12,13 @@ from typing import Any, TypeAlias
 import altair as alt
 from markupsafe import Markup
 
-from evenhand.report.drawing import VARIABLES, WIDTH, chart_of
-from evenhand.report.formatting import count, decimal, interval, listed, percent
+from evenhand.metrics.estimate import Estimate
+from evenhand.report.drawing import VARIABLES, chart_of, estimate_row, finished, forest, quantity, tooltips
+from evenhand.report.formatting import capital, count, decimal, interval, listed, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
 from evenhand.report.tables import Column, Highlight, Record, Table, estimate
 from evenhand.searching.families import SPECS
-from evenhand.searching.metrics import AXES, capital, metric_of
+from evenhand.searching.metrics import AXES, metric_of
 from evenhand.searching.space import in_a_cell
 from evenhand.searching.stopping import FURTHER
 
@@ -29,17 +30,10 @@ _STATUSES = (
     ("failed", VARIABLES.muted, "cross", 50),
     ("meets the constraints", VARIABLES.regimes[2], "circle", 70),
     ("unconstrained", VARIABLES.floor, "square", 90),
-    ("your model", VARIABLES.floor, "square", 90),
+    ("your model, retrained", VARIABLES.floor, "square", 90),
     ("chosen", VARIABLES.regimes[1], "diamond", 260),
 )
-_READING_COLORS = {"gain": VARIABLES.regimes[0], "cost": VARIABLES.regimes[1], "within noise": VARIABLES.muted}
-_READINGS = {
-    "gain": "a gain beyond noise",
-    "cost": "a cost beyond noise",
-    "higher": "higher beyond noise",
-    "lower": "lower beyond noise",
-}
-_HEIGHT, _STEP = 320, 28
+_HEIGHT = 320
 
 _CONFIRMED_WORDS = (
     "These people had no part in the choice. Each candidate, like the unconstrained one, is refitted on everyone "
@@ -50,9 +44,10 @@ _CONFIRMED_WORDS = (
 _COST_WORDS = (
     "Differences are the chosen candidate minus the unconstrained one, on the same people. Those from the search "
     "itself flatter the choice, since the best of many was kept. In honest ones each fold judges a choice made without "
-    "it; those held out are from people whom the search never saw. An excess is how much more pairs across groups "
-    "differ than placebo pairs within a group. The score gap is at equal finances, in the unit of the score; its parts "
-    "through the inputs add up to it, and the sum of their sizes also counts parts that cancel."
+    "it, so both metrics, too, are those of these choices; those held out are from people whom the search never saw, "
+    "and from the refitted candidates. An excess is how much more pairs across groups differ than placebo pairs within "
+    "a group. The score gap is at equal finances, in log-odds for every candidate; its parts through the inputs add up "
+    "to it, and the sum of their sizes also counts parts that cancel."
 )
 
 
@@ -68,7 +63,7 @@ def search_page(data: Data, files: Mapping[str, str] | None = None) -> str:
     """
     candidates, chosen, gains, stopping = (data[name] for name in ("candidates", "chosen", "cost_and_gain", "stopping"))
     by_name = {row["metric"]: row for row in gains}
-    rival = "unconstrained" if data["start"] is None else "your model"
+    rival = "unconstrained" if data["start"] is None else "your model, retrained"
     key_metrics = [
         KeyMetric(
             capital(metric_of(name).words),
@@ -155,11 +150,12 @@ def _headline(data: Data) -> str:
     if chosen is None:
         return f"None of the {n} candidates meets the constraints."
     if chosen == data["unconstrained"]:
-        rival = "The unconstrained candidate" if data["start"] is None else "Your model"
+        rival = "The unconstrained candidate" if data["start"] is None else "Your model, retrained,"
         return f"{rival} is chosen: none of {n} meets the constraints with a better {words}."
     mine, theirs = (decimal(candidates[k]["metrics"][metric]["value"]) for k in (chosen, data["unconstrained"]))
-    without = "without constraints it is" if data["start"] is None else "your model has"
-    sentence = f"Candidate {chosen} of {n} meets the constraints with {_article(words)} of {mine}; {without} {theirs}."
+    without = "without constraints it is" if data["start"] is None else "your model, retrained, has"
+    article = "an" if words[0].lower() in "aeio" or words == "F1" else "a"
+    sentence = f"Candidate {chosen} of {n} meets the constraints with {article} {words} of {mine}; {without} {theirs}."
     if data["confirmation"] is None:
         return sentence
     of = data["confirmation"]["candidates"][0]
@@ -171,9 +167,11 @@ def _headline(data: Data) -> str:
 def _sentences(data: Data) -> list[str]:
     """The choice, and its main metrics with honest differences."""
     chosen, unconstrained, gains = data["chosen"], data["unconstrained"], data["cost_and_gain"]
+    sentences = list(data["sentences"])
     if chosen is None:
-        return ["A table below says why each candidate was passed over. Loosen the constraints, or widen the space."]
-    sentences = [*data["sentences"], f"Chosen: {data['candidates'][chosen]['words']}."]
+        why = "A table below says why each candidate was passed over. Loosen the constraints, or widen the space."
+        return [*sentences, why]
+    sentences.append(f"Chosen: {data['candidates'][chosen]['words']}.")
     if chosen == unconstrained:
         return [
             *sentences,
@@ -181,19 +179,20 @@ def _sentences(data: Data) -> list[str]:
         ]
     sentences.append(f"Compared with: {data['candidates'][unconstrained]['words']}.")
     by_name = {row["metric"]: row for row in gains}
-    is_honest = math.isfinite(gains[0]["honest_low"])
+    prefix = "honest_" if math.isfinite(gains[0]["honest_low"]) else ""
     for name in dict.fromkeys((data["minimize"], "auc", "eo_gap", "positive_rate", "excess")):
-        row, words = by_name[name], metric_of(name).words
-        value, low, high, reading = (
-            row[f"{'honest_' if is_honest else ''}{key}"] for key in ("difference", "low", "high", "reading")
+        before, after, value, low, high, reading = (
+            by_name[name][prefix + key] for key in ("unconstrained", "chosen", "difference", "low", "high", "reading")
         )
+        beyond = "" if reading in ("within noise", "not estimated") else " beyond noise"
         sentences.append(
-            f"{capital(words)}: from {decimal(row['unconstrained'])} to {decimal(row['chosen'])}; difference "
-            f"{decimal(value)}, 95% interval {interval(low, high)}: {_READINGS.get(reading, reading)}."
+            f"{capital(metric_of(name).words)}: from {decimal(before)} to {decimal(after)}; difference "
+            f"{decimal(value)}, 95% interval {interval(low, high)}: {reading}{beyond}."
         )
     sentences.append(
-        "Differences are honest: each fold judges a choice that was made without it."
-        if is_honest
+        "These metrics and differences are honest: each fold judges a choice that was made without it. So they may "
+        "differ from the means of the chosen candidate, which are in the headline and in the table of candidates."
+        if prefix
         else "Differences are from the search itself and flatter the choice: there are too few folds for honest ones."
     )
     return sentences
@@ -260,35 +259,35 @@ def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Tabl
 
 
 def gain_table(gains: list[Record], axis: str | None = None) -> Table:
-    """What the chosen candidate costs and gains against the unconstrained one, of one axis or of all."""
+    """What the chosen candidate costs and gains against the unconstrained one, of one axis or of all.
 
-    def difference(of: str) -> Callable[[Record], Mapping[str, Any]]:
-        return lambda row: {
-            "value": row[f"{of}difference"],
-            "low": row[f"{of}low"],
-            "high": row[f"{of}high"],
-        }
-
+    Each difference stands next to the two metrics it is the difference of.
+    """
     has_confirmed = bool(gains) and "confirmed_chosen" in gains[0]
-    confirmed = (
-        Column("held out: unconstrained", "number", "confirmed_unconstrained", where="workbook"),
-        Column("held out: chosen", "number", "confirmed_chosen", where="workbook"),
-        estimate("held out: difference", difference("confirmed_")),
-        Column("held out: reading", "text", "confirmed_reading"),
-    )
-    own = (estimate("difference", difference("")), Column("reading", "text"))
+
+    def columns_of(words: str, prefix: str) -> tuple[Column, ...]:
+        return (
+            Column(f"{words}unconstrained", "number", f"{prefix}unconstrained"),
+            Column(f"{words}chosen", "number", f"{prefix}chosen"),
+            _estimate_at(f"{words}difference", f"{prefix}difference", prefix),
+            Column(f"{words}reading", "text", f"{prefix}reading"),
+        )
+
+    own = columns_of("", "")
     columns = (
         Column("axis", "text", where="workbook"),
         Column("metric", "text", lambda row: capital(metric_of(row["metric"]).words)),
-        Column("unconstrained"),
-        Column("chosen"),
         *((column.detail() for column in own) if has_confirmed else own),
-        estimate("honest difference", difference("honest_")),
-        Column("honest reading", "text", "honest_reading"),
-        *(confirmed if has_confirmed else ()),
+        *columns_of("honest ", "honest_"),
+        *(columns_of("held out: ", "confirmed_") if has_confirmed else ()),
     )
     records = tuple(row for row in gains if axis in (None, row["axis"]))
     return Table("Cost and gain", "Cost and gain against the unconstrained candidate", columns, records)
+
+
+def _estimate_at(heading: str, key: str, prefix: str) -> Column:
+    """A column of estimates whose value has a key of its own, and whose ends are ``low`` and ``high`` with a prefix."""
+    return estimate(heading, lambda row: {"value": row[key], "low": row[f"{prefix}low"], "high": row[f"{prefix}high"]})
 
 
 def confirmation_table(data: Data) -> Table:
@@ -308,7 +307,7 @@ def confirmation_table(data: Data) -> Table:
         number if len(confirmation["candidates"]) > 1 else number.detail(),
         Column("answer", "text"),
         estimate("difference, or distance from the limit", lambda row: row),
-        Column("p-value, adjusted", "p", "p_adjusted", where="workbook"),
+        Column("p-value, adjusted", "p", "p_value", where="workbook"),
     )
     n = len(confirmation["candidates"])
     title = f"On {count(confirmation['n_people'])} people held out of the search"
@@ -318,16 +317,12 @@ def confirmation_table(data: Data) -> Table:
 
 def score_gap_table(data: Data) -> Table:
     """Signed score gaps of the unconstrained and the chosen candidate, in total and through each input."""
-
-    def of(who: str) -> Column:
-        return estimate(who, lambda row: {"value": row[who], "low": row[f"{who}_low"], "high": row[f"{who}_high"]})
-
     columns = (
         Column("group", "text"),
         Column("metric", "text", lambda row: capital(metric_of(row["metric"]).words)),
         Column("through", "text"),
-        of("unconstrained"),
-        of("chosen"),
+        _estimate_at("unconstrained", "unconstrained", "unconstrained_"),
+        _estimate_at("chosen", "chosen", "chosen_"),
     )
     title = f"Score gaps at equal finances, group minus {data['people']['reference_group']}"
     return Table("Score gaps", title, columns, tuple(data["score_gaps"]))
@@ -357,41 +352,15 @@ def _gain_panel(gains: list[Record], axis: str) -> Panel:
     rows = []
     for row in gains:
         sign = metric_of(row["metric"]).direction
-        if row["axis"] != axis or not sign or not math.isfinite(row["honest_low"]):
-            continue
-        low, high = sorted((sign * row["honest_low"], sign * row["honest_high"]))
-        rows.append(
-            {
-                "metric": capital(metric_of(row["metric"]).words),
-                "gain": sign * row["honest_difference"],
-                "low": low,
-                "high": high,
-                "reading": row["honest_reading"],
-                "difference": decimal(row["honest_difference"]),
-                "interval": interval(row["honest_low"], row["honest_high"]),
-            }
-        )
+        if row["axis"] == axis and sign and math.isfinite(row["honest_low"]):
+            better = Estimate(row["honest_difference"], row["honest_low"], row["honest_high"]).scaled(sign)
+            rows.append(estimate_row(capital(metric_of(row["metric"]).words), better.to_dict()))
     table, title = gain_table(gains, axis), capital(axis)
     if not rows:
         return panel_of(f"gains-{axis}", title, "", "There are too few folds for honest differences.", table)
-    present = [reading for reading in _READING_COLORS if any(row["reading"] == reading for row in rows)]
-    scale = alt.Scale(domain=present, range=[_READING_COLORS[reading] for reading in present])
-    color = alt.Color("reading:N", scale=scale, legend=alt.Legend())
-    y = alt.Y("metric:N", title=None, sort=[row["metric"] for row in rows])
-    better = "Better by"
-    base = chart_of(rows)
-    zero = chart_of([{"at": 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q", title=better))
-    line = base.mark_rule(strokeWidth=2).encode(x=alt.X("low:Q", title=better), x2=alt.X2("high:Q"), y=y, color=color)
-    point = base.mark_point(size=90, filled=True).encode(
-        x=alt.X("gain:Q", title=better),
-        y=y,
-        color=color,
-        tooltip=["metric:N", "difference:N", "interval:N", "reading:N"],
-    )
     description = f"How much better the chosen candidate is in {len(rows)} metrics of {axis}, with intervals."
-    chart = alt.layer(zero, line, point).properties(width=WIDTH, height=_STEP * len(rows), description=description)
     caption = "Right of the line the chosen candidate is better, left of it worse; bars are honest 95% intervals."
-    return panel_of(f"gains-{axis}", title, caption, chart, table)
+    return panel_of(f"gains-{axis}", title, caption, forest(rows, "Better by", description), table)
 
 
 def _frontier(data: Data) -> Panel:
@@ -404,107 +373,83 @@ def _frontier(data: Data) -> Panel:
     barred = {*place, data["chosen"], data["unconstrained"]} if data["settings"]["folds"] > 2 else set()
     records = []
     for candidate in data["candidates"]:
-        k, is_on_front = candidate["candidate"], candidate["is_on_front"]
-        utility, metric = (candidate["metrics"][name] for name in names)
+        k, utility, metric = candidate["candidate"], *(candidate["metrics"][name] for name in names)
         row = {
             "candidate": k,
             "parameters": candidate["words"],
             "utility": utility["value"],
             "metric": metric["value"],
             "status": _status(candidate),
-            "is_on_front": is_on_front,
-            "front": "on the front" if is_on_front else "dominated",
+            "is_on_front": candidate["is_on_front"],
+            "front": "on the front" if candidate["is_on_front"] else "dominated",
             **({"place": place[k]} if k in place else {}),
         }
-        ends = {"utility_low": utility["low"], "utility_high": utility["high"]}
-        ends |= {"metric_low": metric["low"], "metric_high": metric["high"]}
-        if k in barred and all(map(math.isfinite, ends.values())):
-            row |= {"has_interval": True, **ends}
-        records.append(row)
+        ends = {f"utility_{end}": utility[end] for end in ("low", "high")}
+        ends |= {f"metric_{end}": metric[end] for end in ("low", "high")}
+        records.append(row | (ends if k in barred and all(map(math.isfinite, ends.values())) else {}))
     columns = (
         Column("candidate", "whole"),
-        estimate(words[0], f"{names[0]}"),
-        estimate(words[1], f"{names[1]}", metric_of(names[1]).kind),
-        Column("status", "text"),
-        Column("front", "text"),
+        estimate(words[0], lambda row: row["metrics"][names[0]]),
+        estimate(words[1], lambda row: row["metrics"][names[1]], metric_of(names[1]).kind),
+        Column("status", "text", _status),
+        Column("front", "text", lambda row: "on the front" if row["is_on_front"] else "dominated"),
     )
-    shown = [
-        row | {name: c["metrics"][name] for name in names} for row, c in zip(records, data["candidates"], strict=True)
-    ]
-    table = Table("Frontier", "Candidates", columns, shown)
+    table = Table("Frontier", "Candidates", columns, data["candidates"])
     known = [row for row in records if math.isfinite(row["utility"]) and math.isfinite(row["metric"])]
     caption = (
         "Means over folds and seeds. The line joins those that are best by their means; bars are 95% intervals over "
         "folds. A full point is on the front, an empty one is dominated beyond noise."
     )
-    chart = frontier_chart(known, words) if known else "No candidate has metrics."
+    chart = _frontier_chart(known, words) if known else "No candidate has metrics."
     return panel_of("frontier", f"{capital(words[0])} and {words[1]}", caption, chart, table)
 
 
-def frontier_chart(rows: Sequence[dict[str, Any]], words: tuple[str, str]) -> Any:
-    """Utility against what is minimized, a point for each candidate, with the frontier and its intervals.
-
-    Parameters
-    ----------
-    rows
-        With ``utility``, ``metric``, ``status``, ``is_on_front``, and ``candidate``, ``parameters`` and ``front`` to
-        show. Those with ``has_interval`` also have ``utility_low``, ``utility_high``, ``metric_low`` and
-        ``metric_high``; those with a ``place`` are on the frontier, in that order.
-    words
-        Of the utility and of the metric.
-    """
-    of_utility, of_metric = map(capital, words)
-    order = [name for name, *_ in _STATUSES]
-    size = {name: size for name, _, _, size in _STATUSES}
+def _frontier_chart(rows: Sequence[dict[str, Any]], words: tuple[str, str]) -> Any:
+    """A point for each candidate, a line along those with a place on the frontier, and intervals of those with ends."""
+    titles = capital(words[0]), capital(words[1])
     looks = [look for look in _STATUSES if any(row["status"] == look[0] for row in rows)]
-    present = [name for name, *_ in looks]
-    colors = alt.Scale(domain=present, range=[color for _, color, _, _ in looks])
-    shapes = alt.Scale(domain=present, range=[shape for _, _, shape, _ in looks])
-    x = alt.X("utility:Q", title=of_utility, scale=alt.Scale(zero=False))
-    y = alt.Y("metric:Q", title=of_metric, scale=alt.Scale(zero=False))
-    color = alt.Color("status:N", scale=colors, legend=alt.Legend())
-    shared: dict[str, Any] = {
-        "x": x,
-        "y": y,
-        "color": color,
-        "shape": alt.Shape("status:N", scale=shapes, legend=alt.Legend()),
-        "size": alt.Size("size:Q", scale=None, legend=None),
-        "tooltip": [
-            "candidate:N",
-            "parameters:N",
-            alt.Tooltip("utility:Q", title=words[0], format=".3f"),
-            alt.Tooltip("metric:Q", title=words[1], format=".3f"),
-            "status:N",
-            "front:N",
-        ],
-    }
-    drawn = [row | {"size": size[row["status"]]} for row in sorted(rows, key=lambda row: order.index(row["status"]))]
-    layers = [
-        chart_of(part).mark_point(filled=is_full, strokeWidth=1.5).encode(**shared)
-        for is_full in (False, True)
-        if (part := [row for row in drawn if row["is_on_front"] is is_full])  # a layer without rows has no extent
-    ]
-    description = f"{of_utility} and {words[1]} of {len(rows)} candidates, with intervals of those on the frontier."
-    lines = _frontier_layers(rows, (of_utility, of_metric), color)
-    return alt.layer(*lines, *layers).properties(width=WIDTH, height=_HEIGHT, description=description)
-
-
-def _frontier_layers(rows: Sequence[dict[str, Any]], titles: tuple[str, str], color: alt.Color) -> list[alt.Chart]:
-    """A line along the frontier, and intervals both ways."""
-    x, y = alt.X("utility:Q", title=titles[0]), alt.Y("metric:Q", title=titles[1])
-    known = [row for row in rows if row.get("has_interval")]
-    on_line = sorted((row for row in rows if "place" in row), key=lambda row: row["place"])
+    present, colors, shapes, _ = map(list, zip(*looks, strict=True))
+    size = {name: size for name, _, _, size in looks}
+    x, y = quantity(alt.X, "utility", titles[0], zero=False), quantity(alt.Y, "metric", titles[1], zero=False)
+    color = alt.Color("status:N", scale=alt.Scale(domain=present, range=colors), legend=alt.Legend())
     layers = []
+    on_line = sorted((row for row in rows if "place" in row), key=lambda row: row["place"])
     if len(on_line) > 1:
         line = chart_of(on_line).mark_line(strokeWidth=1.5, strokeDash=[4, 3], color=VARIABLES.muted)
         layers.append(line.encode(x=x, y=y, order=alt.Order("place:Q")))
+    known = [row for row in rows if "utility_low" in row]
     if known:
         bars = chart_of(known).mark_rule(strokeWidth=1)
         layers += [
             bars.encode(x=alt.X("utility_low:Q", title=titles[0]), x2=alt.X2("utility_high:Q"), y=y, color=color),
             bars.encode(y=alt.Y("metric_low:Q", title=titles[1]), y2=alt.Y2("metric_high:Q"), x=x, color=color),
         ]
-    return layers
+    drawn = [row | {"size": size[row["status"]]} for row in sorted(rows, key=lambda row: present.index(row["status"]))]
+    for is_full in (False, True):
+        part = [row for row in drawn if row["is_on_front"] is is_full]
+        if part:  # a layer without rows has no extent
+            points = (
+                chart_of(part)
+                .mark_point(filled=is_full, strokeWidth=1.5)
+                .encode(
+                    x=x,
+                    y=y,
+                    color=color,
+                    shape=alt.Shape("status:N", scale=alt.Scale(domain=present, range=shapes), legend=alt.Legend()),
+                    size=alt.Size("size:Q", scale=None, legend=None),
+                    tooltip=tooltips(
+                        "candidate",
+                        "parameters",
+                        ("utility", ".3f", words[0]),
+                        ("metric", ".3f", words[1]),
+                        "status",
+                        "front",
+                    ),
+                )
+            )
+            layers.append(points)
+    description = f"{titles[0]} and {words[1]} of {len(rows)} candidates, with intervals of those on the frontier."
+    return finished(alt.layer(*layers), description, _HEIGHT)
 
 
 def _stopping_panel(stopping: Data, words: str) -> Panel:
@@ -516,23 +461,19 @@ def _stopping_panel(stopping: Data, words: str) -> Panel:
     ]
     names = list(dict.fromkeys(row["line"] for row in rows))
     colors = alt.Scale(domain=names, range=[VARIABLES.regimes[2], VARIABLES.regimes[1]])
-    line = (
+    lines = (
         chart_of(rows)
         .mark_line(interpolate="step-after", strokeWidth=2)
         .encode(
-            x=alt.X("n_draws:Q", title="Candidates drawn", scale=alt.Scale(type="log", nice=False)),
-            y=alt.Y("value:Q", title=capital(words)),
+            x=quantity(alt.X, "n_draws", "Candidates drawn", type="log", nice=False),
+            y=quantity(alt.Y, "value", capital(words)),
             color=alt.Color("line:N", scale=colors, legend=alt.Legend()),
             strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names), legend=alt.Legend()),
-            tooltip=[
-                alt.Tooltip("n_draws:Q", title="candidates drawn"),
-                "line:N",
-                alt.Tooltip("value:Q", title=words, format=".4f"),
-            ],
+            tooltip=tooltips(("n_draws", "", "candidates drawn"), "line", ("value", ".4f", words)),
         )
     )
     description = f"Best {words} found so far, and the most that one further candidate gains, by candidates drawn."
-    chart = alt.layer(line).properties(width=WIDTH, height=_HEIGHT, description=description)
+    chart = finished(alt.layer(lines), description, _HEIGHT)
     caption = f"The lines hold after all draws at once with at least {percent(1 - stopping['delta'], 0)} probability."
     title = "What further candidates could gain"
     return panel_of("left", title, caption, chart, stopping_table(stopping, words))
@@ -561,13 +502,9 @@ def _status(candidate: Record) -> str:
     if candidate["status"] in ("chosen", "failed"):
         return str(candidate["status"])
     if candidate["is_unconstrained"]:
-        return "your model" if candidate["is_start"] else "unconstrained"
+        return "your model, retrained" if candidate["is_start"] else "unconstrained"
     return "meets the constraints" if candidate["status"] == "passed over" else str(candidate["status"])
 
 
 def _value(name: str, value: float) -> str:
     return percent(value) if metric_of(name).kind == "share" else decimal(value)
-
-
-def _article(words: str) -> str:
-    return f"{'an' if words[0].lower() in 'aeio' or words == 'F1' else 'a'} {words}"

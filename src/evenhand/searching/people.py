@@ -91,9 +91,8 @@ class SearchPeople:
         """Sixteen hexadecimal digits that differ when any value, label, group or part does."""
         numbers = fingerprint_numbers(self.labels, self.groups.codes, self.searched, self.units)
         words = "\0".join((*self.groups.names, *self.financial_features)).encode()
-        return fingerprint_numbers(np.frombuffer((fingerprint_table(self.table) + numbers).encode() + words, np.uint8))[
-            :16
-        ]
+        content = (fingerprint_table(self.table) + numbers).encode() + words
+        return fingerprint_numbers(np.frombuffer(content, np.uint8))[:16]
 
     @cached_property
     def categorized(self) -> pd.DataFrame:

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,29 +17,57 @@ import pandas as pd
 from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import check_columns
-from evenhand.searching.choice import (
-    Choice,
-    ChoiceRule,
-    Difference,
-    Frontier,
-    front,
-    honest_differences,
-    mean_interval,
-    reasons_of,
-)
+from evenhand.metrics.estimate import Estimate, Plain
+from evenhand.metrics.outcomes import auc
+from evenhand.report.formatting import count, decimal
+from evenhand.searching.choice import Choice, ChoiceRule, Frontier, front, honest_metrics, mean_interval, reasons_of
 from evenhand.searching.confirming import Confirmation, approval_warnings, confirmation_sentences
 from evenhand.searching.families import ESTIMATORS, FamilyName
 from evenhand.searching.metrics import AXES, METRICS, Metrics, metric_of
 from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import SearchPeople
 from evenhand.searching.scoring import GAPS, gap_name
-from evenhand.searching.space import Candidate, Start, in_a_cell, spelled_columns
+from evenhand.searching.space import Candidate, Start, favorable_probability, in_a_cell, spelled_columns
 from evenhand.searching.stopping import Stopping
 from evenhand.system.files import json_ready, write_text
 
 if TYPE_CHECKING:
     from evenhand.auditing.history import Comparison
     from evenhand.auditing.result import AuditResult
+
+
+@dataclass(frozen=True)
+class StartCopy(Plain):
+    """How far the retrained copy of the starting model is from the model itself, on the same people.
+
+    Attributes
+    ----------
+    n_people, are_held_out
+        The people, and whether they are those held out of the search; without any, those searched on.
+    auc, copy_auc
+        Of your model and of its copy.
+    mean_difference, largest_difference
+        Between the probabilities of the favorable outcome that both give to a person, without sign.
+    """
+
+    n_people: int
+    are_held_out: bool
+    auc: float
+    copy_auc: float
+    mean_difference: float
+    largest_difference: float
+
+    @property
+    def sentence(self) -> str:
+        """The same in words."""
+        who = "held out" if self.are_held_out else "searched on"
+        return (
+            "Where the search says your model, it means a copy: retrained with your model's parameters, as every "
+            f"candidate is. On {count(self.n_people)} people {who}, the copy has an AUC of {decimal(self.copy_auc)} "
+            f"and your model {decimal(self.auc)}; their probabilities differ by {decimal(self.mean_difference)} on "
+            f"average and by {decimal(self.largest_difference)} at most. The comparison of audits is about your model "
+            "itself, which looks better on people it learned from."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,8 +86,8 @@ class SearchResult:
         The candidates, in the order of the rows.
     rule
         Constraints and what is minimized.
-    settings, families, people
-        How candidates were judged, what they are, and on whom.
+    settings, people
+        How candidates were judged, and on whom.
     confirmation
         The best candidates, refitted, on the people held out of the search; None if no one was held out, or if no
         candidate is better than the unconstrained one.
@@ -68,7 +96,7 @@ class SearchResult:
     stopping
         How much candidates that were not tried could still gain.
     start
-        The model that the search started from, which is then the unconstrained candidate.
+        The model that the search started from; a retrained copy of it is then the unconstrained candidate.
 
     Examples
     --------
@@ -86,7 +114,6 @@ class SearchResult:
     tried: tuple[Candidate, ...]
     rule: ChoiceRule
     settings: SearchSettings
-    families: tuple[FamilyName, ...]
     people: SearchPeople
     confirmation: Confirmation | None
     fit: Callable[[Candidate], Any]
@@ -104,9 +131,12 @@ class SearchResult:
         }
 
     @property
-    def test_share(self) -> float:
-        """Test people over training people in a fold."""
-        return self.rule.test_share
+    def families(self) -> tuple[FamilyName, ...]:
+        """What was tried."""
+        return tuple(dict.fromkeys(candidate.family for candidate in self.tried))
+
+    def _mean(self, values: Floats) -> Estimate:
+        return mean_interval(values, self.rule.test_share)
 
     @cached_property
     def choice(self) -> Choice:
@@ -134,7 +164,7 @@ class SearchResult:
         """Candidates that no other dominates beyond noise on AUC, EO gap and the metric that is minimized."""
         axes = dict.fromkeys(("auc", "eo_gap", self.rule.minimize))
         of_axes = {name: (self.metrics[name], metric_of(name).direction) for name in axes}
-        return tuple(np.flatnonzero(front(of_axes, self.test_share)).tolist())
+        return tuple(np.flatnonzero(front(of_axes, self.rule.test_share)).tolist())
 
     @cached_property
     def frontier(self) -> Frontier:
@@ -149,7 +179,7 @@ class SearchResult:
         return (*of_start, *(text for k in self.choice.alternatives(n_reported) for text in self._warnings(k)))
 
     def _warnings(self, k: int) -> tuple[str, ...]:
-        return approval_warnings(self.metrics, k, self.unconstrained, self.test_share)
+        return approval_warnings(self.metrics, k, self.unconstrained, self.rule.test_share)
 
     @cached_property
     def score_gaps(self) -> pd.DataFrame:
@@ -168,7 +198,8 @@ class SearchResult:
                 values = self.gaps[name]
                 row: dict[str, Any] = {"group": names[group], "metric": kind, "through": through}
                 for who, k in (("unconstrained", self.unconstrained), ("chosen", chosen)):
-                    row |= _columns(who, mean_interval(values[k], self.test_share))
+                    mean = self._mean(values[k])
+                    row |= {who: mean.value, f"{who}_low": mean.low, f"{who}_high": mean.high}
                 rows.append(row)
         return pd.DataFrame(rows)
 
@@ -176,53 +207,44 @@ class SearchResult:
     def candidates(self) -> pd.DataFrame:
         """A row for each candidate: parameters, metrics with 95% intervals, whether on the front, and the reason."""
         rows = []
-        for candidate in self.tried:
-            k = candidate.number
-            row: dict[str, Any] = {"candidate": k, "status": self._status(k), "is_on_front": k in self.front}
-            row |= {"family": candidate.family} if len(self.families) > 1 else {}
-            row |= {name: in_a_cell(value) for name, value in candidate.parameters.items()}
-            for name, values in self.shown.items():
-                row |= _columns(name, mean_interval(values[k], self.test_share))
-            rows.append({**row, "reason": self.reasons[k], "warning": " ".join(self._warnings(k))})
+        for record in map(self._record, self.tried):
+            row = {name: record[name] for name in ("candidate", "status", "is_on_front")}
+            row |= {"family": record["family"]} if len(self.families) > 1 else {}
+            row |= {name: in_a_cell(value) for name, value in record["parameters"].items()}
+            for name, mean in record["metrics"].items():
+                row |= {name: mean["value"], f"{name}_low": mean["low"], f"{name}_high": mean["high"]}
+            rows.append({**row, "reason": record["reason"], "warning": " ".join(record["warnings"])})
         return pd.DataFrame(rows)
 
     @cached_property
     def cost_and_gain(self) -> pd.DataFrame:
         """What the chosen candidate costs and gains against the unconstrained one, a row for each metric.
 
-        Intervals are of differences on the same folds. Quote the ``honest`` columns, in which each fold judges a choice
-        made without it, or the ``confirmed`` ones, which are of people held out of the search.
+        Metrics of both, their difference, its interval and a reading: by the folds of the search; with ``honest_``, by
+        folds that judge a choice made without them; with ``confirmed_``, on people held out of the search. Quote one of
+        the last two. A difference belongs to the two metrics with the same prefix.
         """
         chosen = self._need_chosen()
-        honest = honest_differences(self.metrics, self.rule)
-        confirmed = None if self.confirmation is None else self.confirmation.candidates[0]
+        honest = honest_metrics(self.metrics, self.rule)
         rows: list[dict[str, Any]] = []
         for name in sorted(self.shown, key=lambda name: AXES.index(metric_of(name).axis)):
             values, rival = self.metrics[name][chosen], self.metrics[name][self.unconstrained]
-            difference = mean_interval(values - rival, self.test_share)
-            row = {
-                "axis": metric_of(name).axis,
-                "metric": name,
-                "unconstrained": float(rival.mean()),
-                "chosen": float(values.mean()),
-                "difference": difference.value,
-                "low": difference.low,
-                "high": difference.high,
-                "honest_difference": honest[name].value,
-                "honest_low": honest[name].low,
-                "honest_high": honest[name].high,
-                "reading": _reading(name, difference),
-                "honest_reading": _reading(name, honest[name]),
+            compared: dict[str, tuple[float, float, Estimate]] = {
+                "": (float(rival.mean()), float(values.mean()), self._mean(values - rival)),
+                "honest_": honest[name],
             }
-            if self.confirmation is not None and confirmed is not None:
-                held_out = confirmed.differences[name]
+            if self.confirmation is not None:
+                of = self.confirmation.candidates[0]
+                compared["confirmed_"] = self.confirmation.unconstrained[name], of.metrics[name], of.differences[name]
+            row: dict[str, Any] = {"axis": metric_of(name).axis, "metric": name}
+            for prefix, (before, after, difference) in compared.items():
                 row |= {
-                    "confirmed_unconstrained": self.confirmation.unconstrained[name],
-                    "confirmed_chosen": confirmed.metrics[name],
-                    "confirmed_difference": held_out.value,
-                    "confirmed_low": held_out.low,
-                    "confirmed_high": held_out.high,
-                    "confirmed_reading": _reading(name, held_out),
+                    f"{prefix}unconstrained": before,
+                    f"{prefix}chosen": after,
+                    f"{prefix}difference": difference.value,
+                    f"{prefix}low": difference.low,
+                    f"{prefix}high": difference.high,
+                    f"{prefix}reading": _reading(name, difference),
                 }
             rows.append(row)
         return pd.DataFrame(rows)
@@ -300,7 +322,29 @@ class SearchResult:
         """
         if self.start is None:
             return self._audit(self.unconstrained_model, options)
-        return self._audit(self.start.model, options, is_risk=self.start.favorable == "low")
+        # In the unit of the candidates: some pipelines would be explained in probability.
+        return self._audit(self.start.model, {"output": "log-odds", **options}, is_risk=self.start.favorable == "low")
+
+    @cached_property
+    def start_copy(self) -> StartCopy | None:
+        """How far the copy of your model with which the search compares is from your model; None without a start."""
+        if self.start is None:
+            return None
+        people = self.people
+        rows = people.confirming if len(people.confirming) else people.searched
+        own, copy = (
+            favorable_probability(model, people, rows) for model in (self.start.model, self.fit(self.tried[0]))
+        )
+        own = 1 - own if self.start.favorable == "low" else own
+        apart, labels = np.abs(own - copy), people.labels[rows]
+        return StartCopy(
+            n_people=len(rows),
+            are_held_out=bool(len(people.confirming)),
+            auc=auc(labels, own),
+            copy_auc=auc(labels, copy),
+            mean_difference=float(apart.mean()),
+            largest_difference=float(apart.max()),
+        )
 
     def compare(self, **options: Any) -> Comparison:
         """The audits of both models side by side: what changes from `audit_start` to `audit`.
@@ -342,7 +386,7 @@ class SearchResult:
         has_choice = self.chosen is not None
         return {
             "format": "evenhand-search",
-            "version": 3,
+            "version": 4,
             "families": list(self.families),
             "chosen": self.chosen,
             "unconstrained": self.unconstrained,
@@ -361,17 +405,17 @@ class SearchResult:
             "cost_and_gain": _records(self.cost_and_gain) if has_choice else [],
             "score_gaps": _records(self.score_gaps) if has_choice else [],
             "confirmation": None if self.confirmation is None else self.confirmation.to_dict(),
-            "frontier": self.frontier.to_dict(),
+            "frontier": {**asdict(self.frontier), "candidates": list(self.frontier.candidates)},
             "sentences": list(self.sentences),
             "warnings": list(self.warnings),
             "stopping": self.stopping.to_dict(),
-            "start": None if self.start is None else self.start.to_dict(),
+            "start": self.start and {**self.start.to_dict(), "copy": self.start_copy and self.start_copy.to_dict()},
             "limits": list(self.limits),
         }
 
     def _record(self, candidate: Candidate) -> dict[str, Any]:
         k = candidate.number
-        means = {name: mean_interval(values[k], self.test_share) for name, values in self.shown.items()}
+        means = {name: self._mean(values[k]) for name, values in self.shown.items()}
         return {
             "candidate": k,
             "status": self._status(k),
@@ -389,10 +433,11 @@ class SearchResult:
 
     @cached_property
     def sentences(self) -> tuple[str, ...]:
-        """What the people held out say about each reported candidate."""
+        """What the people held out say about each reported candidate, and how your model was copied."""
+        of_copy = () if self.start_copy is None else (self.start_copy.sentence,)
         if self.confirmation is None:
-            return ()
-        return confirmation_sentences(self.confirmation, self.rule.minimize)
+            return of_copy
+        return (*confirmation_sentences(self.confirmation, self.rule.minimize), *of_copy)
 
     @property
     def limits(self) -> tuple[str, ...]:
@@ -413,8 +458,8 @@ class SearchResult:
             texts.append("No one was held out of the search to confirm the choice; `confirmation` sets a share aside.")
         if self.start is not None:
             texts.append(
-                f"Your model ({self.start.kind}) is judged like every candidate: retrained in each fold with its "
-                "parameters. The audit of the model itself flatters it if it learned from the same people."
+                f"Your model ({self.start.kind}) is judged like every candidate: copies of it are retrained with its "
+                "parameters in each fold. The audit of the model itself flatters it if it learned from the same people."
             )
             texts += self.start.notes
         failed = sorted(self.notes)
@@ -479,20 +524,16 @@ def compare_models(audits: Mapping[str, AuditResult]) -> Comparison:
     return compare_audits(dict(audits), same_people=True, allow_different_settings=len(kinds) > 1)
 
 
-def _columns(name: str, of: Difference) -> dict[str, float]:
-    return {name: of.value, f"{name}_low": of.low, f"{name}_high": of.high}
-
-
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
     return [{str(name): value for name, value in row.items()} for row in table.to_dict("records")]
 
 
-def _reading(name: str, difference: Difference) -> str:
+def _reading(name: str, difference: Estimate) -> str:
     """Gain or cost, in one word."""
     direction = metric_of(name).direction
     if not math.isfinite(difference.low):
         return "not estimated"
-    if not difference.is_beyond_noise:
+    if not difference.excludes_zero:
         return "within noise"
     if direction == 0:
         return "higher" if difference.value > 0 else "lower"

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from evenhand._version import __version__
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.identity import fingerprint_plain
 from evenhand.inputs.validation import moved_keywords
@@ -23,6 +22,7 @@ from evenhand.searching.people import SearchPeople
 from evenhand.searching.result import SearchResult
 from evenhand.searching.space import Candidate, Space, candidates_of, family_names, proxy_drops, read_start
 from evenhand.searching.stopping import Stopping
+from evenhand.system import __version__
 from evenhand.system.terminal import progress
 from evenhand.system.threads import in_order, n_cores
 from evenhand.training.engine.loop import device_of
@@ -184,7 +184,6 @@ def search(
         tried=tried,
         rule=rule,
         settings=settings,
-        families=families,
         people=people,
         confirmation=_confirmation(rule, measured["metrics"], tried, fit),
         fit=fit,
@@ -203,7 +202,7 @@ def _results(
 ) -> Iterator[list[Scored]]:
     """Results of every block of candidates, in the same order whether read or computed."""
     for run in runs:
-        blocks = run.blocks([candidate for candidate in candidates if run.takes(candidate)])
+        blocks = run.blocks(candidates)
 
         def kept(block: Sequence[Candidate], run: NetworkRuns | EstimatorRuns = run) -> list[Scored]:
             name = fingerprint_plain([candidate.key for candidate in block])
@@ -235,6 +234,5 @@ def _confirmation(rule: ChoiceRule, metrics: Metrics, candidates: Sequence[Candi
         unconstrained=choice.unconstrained,
         promised={k: float(means[k] - means[choice.unconstrained]) for k in reported},
         best=best,
-        minimize=rule.minimize,
-        constraints=rule.constraints,
+        rule=rule,
     )

@@ -8,7 +8,6 @@ that depend on the people alone, so the gaps of many models are one product.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,20 +18,20 @@ from torch import Tensor
 
 from evenhand.arrays import Floats, Ints
 from evenhand.attribution import Explanation
-from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.identity import Identity
-from evenhand.inputs.validation import check_columns, is_number_column
+from evenhand.matching.leaves import Leaves
 from evenhand.metrics.estimate import RowWeights
 from evenhand.metrics.outcomes import group_outcomes, ks_distance, outcome_metrics
-from evenhand.metrics.score_gap import FinanceControls, gap_coefficients
+from evenhand.metrics.score_gap import FinanceControls, LeafPeople, gap_coefficients
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel, EncodesTables
-from evenhand.models.scoring import joined, score_pairs, score_triples
+from evenhand.models.scoring import joined, mean_over_leaves, score_pairs, score_triples
 from evenhand.searching.families import spelled_as
 from evenhand.searching.options import Payoff, SearchSettings
 from evenhand.searching.people import SearchPeople
+from evenhand.system.hashing import person_hash
 from evenhand.training.folds import ComparedFold, Fold
 from evenhand.training.network import Layout
 
@@ -170,7 +169,7 @@ def score_weighted(
         Weights of the test people, of shape (n_weightings, n_test).
     """
     train = people.table.iloc[compared.fold.train].reset_index(drop=True)
-    audited = as_audited_model(model, table=train)
+    audited = as_audited_model(model, output="log-odds", table=train)  # one unit for every candidate
     test = people.table.iloc[compared.fold.test].reset_index(drop=True)
     return _scored(audited, audited.encode(train), audited.encode(test), people, compared, settings, weights)[0]
 
@@ -266,21 +265,28 @@ def _procedure(
     triples = triples.where(halved.has_baseline(cells[triples.person], triples.own))
     seen = halved.see(x_test, cells, x_train, triples.person, triples.other, triples.own)
     matches = explainer.see(x_train, match, cells[person])
-    coefficients = _gap_coefficients(compared, triples, people.reference_group, weights, device)
-    gaps: dict[int, Tensor] = {}  # by group: through each feature, in probability and in decisions
 
     def approved(logit: Tensor) -> Tensor:
         probability = model.probability(logit)
         return torch.stack([probability, (probability >= settings.decision_threshold).to(probability)])
 
+    leaves = Leaves.of(compared.points_train, fold.y_train, identity.content, len(fold.test))  # as in an audit
+    leaf = leaves.leaf(compared.points_test, fold.y_test)
+    is_moved = torch.as_tensor(is_financial, device=device)
+    in_leaf = torch.where(is_moved, x_train[torch.as_tensor(leaves.row[leaf], device=device)], x_test)
+    no_cell = np.zeros(len(x_train), dtype=np.int64)
+    baseline = Explainer.of(model, x_train, no_cell, no_cell, explainer.n_steps)
+    explained = baseline.explain(in_leaf, np.zeros(len(x_test), dtype=np.int64))
+    parts = (explained.values if baseline.join is None else explained.values.double() @ baseline.join).double()
+    means = mean_over_leaves(
+        model, leaves.members[leaf], x_test, x_train, is_moved, lambda logit: approved(logit).movedim(0, -1)
+    )
+    values = torch.cat([parts, means.double()], dim=-1)
+    coefficients = _gap_coefficients(compared, leaves, leaf, people.reference_group, weights, device)
+    gaps = {group: rows @ values for group, rows in coefficients.items()}
+
     def scored() -> Iterator[tuple[Tensor, ...]]:
-        is_moved = torch.as_tensor(is_financial, device=device)
-        for block, part in score_triples(halved, seen, x_test, x_train, triples, is_moved):
-            apart = approved(part.moved.logit) - approved(part.match.logit)
-            differences = torch.cat([part.score_gaps.double(), apart.movedim(0, -1)], dim=-1)
-            for group, rows in coefficients.items():
-                more = rows[:, block] @ differences
-                gaps[group] = gaps[group] + more if group in gaps else more
+        for _, part in score_triples(halved, seen, x_test, x_train, triples, is_moved):
             reasoning = part.pair.reasoning_gap - part.placebo.reasoning_gap
             yield part.pair.cec, part.placebo.cec, part.gap, part.placebo_gap, part.stretch, reasoning
 
@@ -313,9 +319,7 @@ def _procedure(
         "reasoning_excess": adjusted_mean(reasoning, weight, *controls),
         "excess_regime_b": adjusted_mean(in_regime_b(pair, placebo), weight, by_finances, *controls, agreement),
     }
-    for group, rows in coefficients.items():
-        none = rows.new_full((*own.logit.shape[:-1], len(rows), len(features) + 2), float("nan"))
-        of_group = gaps.get(group, none)
+    for group, of_group in gaps.items():
         totals = (of_group[..., :-2].sum(-1), of_group[..., -2], of_group[..., -1])
         metrics |= {gap_name(kind, group): total for kind, total in zip(GAPS, totals, strict=True)}
         metrics |= {gap_name("score_gap", group, feature): of_group[..., k] for k, feature in enumerate(features)}
@@ -323,60 +327,27 @@ def _procedure(
 
 
 def _gap_coefficients(
-    compared: ComparedFold, triples: Any, reference_group: int, weights: Floats, device: torch.device
+    compared: ComparedFold, leaves: Leaves, leaf: Ints, reference_group: int, weights: Floats, device: torch.device
 ) -> dict[int, Tensor]:
-    """By code of the group, the coefficient of each triple's difference in its gap, of shape (n_weightings, n)."""
-    fold, person = compared.fold, triples.person
-    pairs = _Pairs(
-        person=person,
-        match=triples.other,
-        other=triples.other,
-        group=fold.group_test[person],
-        other_group=triples.other_group,
-        label=fold.y_test[person],
-        finances=compared.points_test[person],
-        pair_weight=np.ones(len(person)),
+    """By code of the group, the coefficient of each test person's value in its gap, of shape (n_weightings, n)."""
+    fold, n = compared.fold, len(leaf)
+    people = LeafPeople(
+        leaf=leaf,
+        group=fold.group_test,
+        label=fold.y_test,
+        person=person_hash(np.arange(n)),
+        weight=np.ones(n),
+        bucket=np.zeros(n, dtype=np.int64),
+        finances=leaves.scale.transform(compared.points_test),
+        values=np.zeros((n, 0), dtype=np.float32),
+        by={},
     )
-    controls = FinanceControls.of(compared.points_train, device)
+    controls = FinanceControls.of(leaves.scale.transform(compared.points_train))
     return {
-        group: gap_coefficients(pairs, controls, group, reference_group, weights[:, person])
+        group: torch.as_tensor(gap_coefficients(people, controls, group, reference_group, weights), device=device)
         for group in range(fold.n_groups)
         if group != reference_group
     }
-
-
-@dataclass(frozen=True, eq=False)
-class _Pairs:
-    """Pairs of a fold, as `metrics.gap_sums` takes them; it does not need the gaps themselves."""
-
-    person: Ints
-    match: Ints
-    other: Ints
-    group: Ints
-    other_group: Ints
-    label: Ints
-    finances: Floats
-    pair_weight: Floats
-
-    @property
-    def person_row(self) -> Ints:
-        """No test person is in the training fold."""
-        return np.full(len(self.person), -1)
-
-    @property
-    def unit(self) -> Ints:
-        """Every row is a different person."""
-        return self.person
-
-    @property
-    def bucket(self) -> Ints:
-        """No influences are needed."""
-        return np.zeros(len(self.person), dtype=np.int64)
-
-    @property
-    def score_gaps(self) -> Floats:
-        """Nothing: coefficients do not depend on it."""
-        return np.zeros((len(self.person), 0))
 
 
 def adjusted_mean(values: Tensor, weights: Tensor, *controls: Tensor) -> Tensor:
@@ -409,8 +380,8 @@ def fold_outcome(
     score: NDArray[np.floating],
     decision: Ints,
     *,
-    names: Sequence[str] | None = None,
-    weight: Floats | None = None,
+    names: Sequence[str],
+    weight: Floats,
     payoff: Payoff | None = None,
 ) -> dict[str, float]:
     """Metrics of utility and outcome on a fold's test people.
@@ -422,38 +393,24 @@ def fold_outcome(
     score, decision
         Of each test person.
     names
-        Names of the groups; None for their codes.
+        Names of the groups.
     weight
-        The weight of each person; None for 1.
+        The weight of each person.
     payoff
         What decisions are worth; without it there is no profit.
     """
-    y, times = fold.y_test, np.ones(len(fold.y_test)) if weight is None else weight
-    groups = tuple(str(g) for g in range(fold.n_groups)) if names is None else tuple(names)
-    rows = RowWeights(np.ones(len(y), dtype=np.int64), times, times**2)
-    outcomes = group_outcomes(y, decision, score, fold.group_test, groups, rows)
+    y = fold.y_test
+    rows = RowWeights(np.ones(len(y), dtype=np.int64), weight, weight**2)
+    outcomes = group_outcomes(y, decision, score, fold.group_test, tuple(names), rows)
     metrics = outcome_metrics(y, decision, score, outcomes, rows)
     rates = [outcome.positive_rate for outcome in outcomes]
     return {
         **{name: metrics[name].value for name in ("auc", "f1", "eo_gap", "sp_gap", "positive_rate")},
-        "ks": ks_distance(score, times * (y == 1), times * (y == 0)),
+        "ks": ks_distance(score, weight * (y == 1), weight * (y == 0)),
         "air": min(rates) / max(rates) if max(rates) > 0 else float("nan"),
-        **({} if payoff is None else {"profit": payoff.profit(y, decision, times)}),
+        **({} if payoff is None else {"profit": payoff.profit(y, decision, weight)}),
         **{f"approval_rate[{outcome.group}]": outcome.positive_rate for outcome in outcomes},
     }
-
-
-def check_effect_columns(columns: tuple[str, ...], table: pd.DataFrame) -> None:
-    """Refuse columns whose effect cannot be measured.
-
-    Raises
-    ------
-    InvalidInputError
-        If a column is absent or does not contain numbers.
-    """
-    for name in check_columns(columns, [str(column) for column in table.columns], "`keep`") if columns else ():
-        if not is_number_column(table[name]):
-            raise InvalidInputError(f"`keep` asks which way {name!r} moves the score, but it does not contain numbers.")
 
 
 def column_effects(

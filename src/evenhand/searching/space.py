@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from evenhand.arrays import Ints
+from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, did_you_mean
 from evenhand.inputs.identity import fingerprint_plain
 from evenhand.metrics.outcomes import auc
@@ -129,7 +129,8 @@ def read_start(given: Any, people: SearchPeople) -> Start:
     # Monotone constraints by the table's columns, from names or positions of the model's inputs.
     source = range(len(seen)) if audited.encoder is None else audited.encoder.join_matrix.argmax(axis=1)
     signs = {seen[source[name]] if isinstance(name, int) else name: sign for name, sign in reading.signs.items()}
-    parameters = {**family.spec.plain, **family.usual, **reading.parameters, "seed": 0}
+    usual = {name: parameter.usual for name, parameter in family.parameters.items()}
+    parameters = {**family.spec.plain, **usual, **reading.parameters, "seed": 0}
     notes = reading.notes
     if favorable == "low":
         signs = {name: -sign for name, sign in signs.items()}
@@ -151,6 +152,14 @@ def spelled_columns(model: Any, people: SearchPeople) -> list[str]:
     """Columns that a model takes, as the table spells them; all columns if the model does not name any."""
     seen = input_columns(model)
     return people.columns if seen is None else spelled_as(people.columns, seen)
+
+
+def favorable_probability(model: Any, people: SearchPeople, rows: Ints) -> Floats:
+    """A model's probability of the outcome that it scores, for some of the people."""
+    table = people.table[spelled_columns(model, people)]
+    audited = as_audited_model(model, table=table)
+    margin = audited.margin(audited.encode(table.iloc[rows].reset_index(drop=True)))
+    return np.asarray(audited.probability(margin).cpu().numpy())
 
 
 def _favorable(audited: AuditedModel, table: pd.DataFrame, labels: Ints) -> Literal["high", "low"]:
@@ -219,7 +228,7 @@ class Candidate:
         """The parameters that differ among the candidates, or all."""
         alike = [candidate for candidate in among if candidate.family == self.family]
         names = [n for n in self.parameters if not alike or len({repr(c.parameters.get(n)) for c in alike}) > 1]
-        kind = "your model" if self.is_start else "unconstrained" if self.is_unconstrained else ""
+        kind = "your model, retrained" if self.is_start else "unconstrained" if self.is_unconstrained else ""
         if self.is_unconstrained and not self.is_start:
             hidden = SPECS[self.family].unused if self.family == "network" else ()
             names = [name for name in names if name not in hidden]
@@ -316,7 +325,11 @@ segments, cec_every 1, least_explained 0, seed 0'
         first.append((SPECS[start.family], start.parameters))
     for k, (name, given) in enumerate(_by_family(names, space)):
         spec = _anchored(SPECS[name], start)
-        values = _checked(spec, _tried(spec, drops, start) if given is None else _with_absent(given, start))
+        tried = dict(_tried(spec, drops, start) if given is None else given)
+        if start is not None and "drop" in tried:  # no candidate sees a column that the starting model does not see
+            absent = start.parameters["drop"]
+            tried["drop"] = [tuple(dict.fromkeys((*absent, *more))) for more in tried["drop"]]
+        values = _checked(spec, tried)
         if start is None:
             unused: dict[str, Sequence[Any]] = {parameter: (value,) for parameter, value in spec.unused.items()}
             rest = {parameter: options for parameter, options in values.items() if parameter not in spec.plain}
@@ -377,20 +390,12 @@ def _tried(spec: FamilySpec, drops: Drops, start: Start | None) -> Space:
     """The space of a family if none is given."""
     if spec.name == "network":
         return spec.space
-    absent = tuple(spec.defaults["drop"])
-    space = {**spec.space, "drop": [absent, *(tuple(dict.fromkeys((*absent, *more))) for more in drops)]}
+    space = {**spec.space, "drop": [(), *drops]}
     if start is not None and spec.name == start.family:
-        near = {name: around(start.parameters[name]) for name, around in ESTIMATORS[spec.name].near.items()}
+        searched = ESTIMATORS[spec.name].parameters
+        near = {name: p.near(start.parameters[name]) for name, p in searched.items() if p.near is not None}
         return {"repair": space["repair"], "drop": space["drop"], **near}
     return space
-
-
-def _with_absent(space: Space, start: Start | None) -> Space:
-    """A given space, in which every candidate drops the columns that the starting model does not see."""
-    if start is None or "drop" not in space:
-        return space
-    absent = tuple(start.parameters["drop"])
-    return {**space, "drop": [tuple(dict.fromkeys((*absent, *more))) for more in space["drop"]]}
 
 
 def _is_plain(spec: FamilySpec, parameters: Parameters) -> bool:

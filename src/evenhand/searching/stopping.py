@@ -242,11 +242,7 @@ class Stopping:
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
         return {
-            "n_draws": self.n_draws,
-            "n_left": self.n_left,
-            "is_whole_space": self.is_whole_space,
-            "stop_gain": self.stop_gain,
-            "delta": self.delta,
+            **vars(self),
             "floor": abs(self.floor),
             "bounds": [
                 {

@@ -1,1 +1,3 @@
-"""What the package needs from the machine: files, hashing, threads, memory, progress, optional libraries."""
+"""The machine: files, network, processes, threads, terminal and libraries; and the version, in one place."""
+
+__version__ = "0.2.0"

@@ -33,6 +33,8 @@ _STALE_SECONDS = 24 * 3600  # time without a change after which no one on a diff
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no space, none for this user, none in this file
 
+_OWN_FILE, _OWN_FOLDER = 0o600, 0o700  # what is written holds values of people
+
 _SPARE = 1 << 28  # bytes that are left free for whatever else the system does
 
 
@@ -95,8 +97,8 @@ class Room:
 def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary path next to `path`, renamed to it if the block succeeds and removed otherwise.
 
-    What killed processes left half-written in the folder is removed, too. A full disk is an `OSError` that names
-    `path`.
+    Only its owner can read the file, and the folder if it is new. What killed processes left half-written in the folder
+    is removed, too. A full disk is an `OSError` that names `path`.
 
     Examples
     --------
@@ -108,10 +110,10 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
     ['score.txt']
     """
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    target.parent.mkdir(_OWN_FOLDER, parents=True, exist_ok=True)
     _remove_stale_once(target.parent.absolute())
     temporary = temporary_path(target)
-    temporary.touch(exist_ok=False)  # with the permissions of any new file, unlike those of `tempfile`
+    temporary.touch(_OWN_FILE, exist_ok=False)
     try:
         yield temporary
         temporary.replace(target)
@@ -127,6 +129,8 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
 def written_together(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary folder inside `folder`, whose files are moved there if the block succeeds: all of them, or none.
 
+    Only their owner can read them, and the folder if it is new.
+
     Examples
     --------
     >>> import tempfile
@@ -137,13 +141,14 @@ def written_together(folder: str | os.PathLike[str]) -> Iterator[Path]:
     ['score.txt']
     """
     target = Path(folder)
-    target.mkdir(parents=True, exist_ok=True)
+    target.mkdir(_OWN_FOLDER, parents=True, exist_ok=True)
     _remove_stale_once(target.absolute())
     stage = temporary_path(target / "files")
-    stage.mkdir()
+    stage.mkdir(_OWN_FOLDER)
     try:
         yield stage
         for file in sorted(stage.iterdir()):
+            file.chmod(_OWN_FOLDER if file.is_dir() else _OWN_FILE)
             file.replace(target / file.name)
     finally:
         shutil.rmtree(stage, ignore_errors=True)

@@ -10,8 +10,8 @@ from typing import Any, TypeVar, cast
 
 import numpy as np
 
-from evenhand._version import __version__
 from evenhand.exceptions import MissingExtraError
+from evenhand.system import __version__
 
 
 def optional_module(module: str, what: str, package: str, extra: str) -> Any:

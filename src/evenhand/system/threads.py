@@ -107,6 +107,8 @@ _ADDED_AT_ONCE = 8  # items; a power of 2, as the order of additions is then tha
 def in_order(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:
     """Results of a function in the order of the items, computed in threads; only a few wait to be consumed.
 
+    One thread is the caller's own: starting another takes longer than most work on few people.
+
     Not joblib's `Parallel(return_as="generator")`: it limits what is started but not what is done, so that all results
     wait in memory for a slow consumer, and it warns if the consumer stops early.
 
@@ -115,6 +117,9 @@ def in_order(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> 
     >>> list(in_order(abs, [-3, 1, -2], n_threads=2))
     [3, 1, 2]
     """
+    if n_threads == 1:
+        yield from map(function, items)
+        return
     with ThreadPoolExecutor(n_threads) as pool:
         yield from consumed_in_order(lambda item: pool.submit(function, item), items, _WAITING_PER_THREAD * n_threads)
 

@@ -14,10 +14,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor, nn
 
-from evenhand._version import __version__
 from evenhand.exceptions import ModelFileError, first_line
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.report.schema import first_fault
+from evenhand.system import __version__
 from evenhand.system.files import write_atomically
 from evenhand.training.network import Layout, empty_network
 

@@ -30,7 +30,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -42,11 +41,13 @@ from evenhand.arrays import Bools, Floats, Ints
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.splitting import stratified_folds
 from evenhand.matching import Pairs, match_pairs
+from evenhand.matching.leaves import Leaves
 from evenhand.metrics.outcomes import auc
-from evenhand.metrics.score_gap import FinanceControls, GapMoments
+from evenhand.metrics.score_gap import FinanceControls, LeafPeople, gap_coefficients
 from evenhand.models.black_box import sampled_model
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.protocol import AuditedModel
+from evenhand.system.hashing import person_hash
 
 Singles: TypeAlias = NDArray[np.floating]
 FitModel: TypeAlias = Callable[[Singles, Ints], Any]
@@ -288,31 +289,27 @@ def _trials_on_folds(
 
 def _score_gaps(model: AuditedModel, people: _People, pairs: Pairs, reference: int) -> Floats:
     """The score gap at equal finances of each group, and 0 for the reference group."""
-    rows = np.flatnonzero(pairs.is_matched)
-    person, match = pairs.person[rows], pairs.match[rows]
-    moved = np.where(people.is_financial, people.features[match], people.features[person])
-    points = pairs.space.transform(people.finances)
-    # A `GapPart`: the score of the person with the match's finances minus the match's.
-    part: Any = SimpleNamespace(
-        person=person,
-        person_row=person,
-        unit=person,
-        bucket=np.zeros_like(person),
-        other=match,
-        match=match,
-        group=people.groups[person],
-        other_group=pairs.other_group[rows],
-        label=people.labels[person],
-        pair_weight=np.ones(len(rows)),
-        finances=points[person],
-        score_gaps=(_margin(model, moved) - _margin(model, people.features)[match])[:, None],
+    points, n = pairs.space.transform(people.finances), len(people.labels)
+    keys = person_hash(np.arange(n))
+    leaves = Leaves.of(points, people.labels, keys, n)
+    leaf = leaves.leaf(points, people.labels)
+    moved = np.where(people.is_financial, people.features[leaves.row[leaf]], people.features)
+    nothing = np.zeros(n, dtype=np.int64)
+    in_leaves = LeafPeople(
+        leaf=leaf,
+        group=people.groups,
+        label=people.labels,
+        person=keys,
+        weight=np.ones(n),
+        bucket=nothing,
+        finances=leaves.scale.transform(points),
+        values=np.zeros((n, 0), dtype=np.float32),
+        by={},
     )
-    controls = FinanceControls.of(points)
+    controls, score = FinanceControls.of(in_leaves.finances), _margin(model, moved)
     gaps = np.zeros(1 + int(people.groups.max()))
-    for group in np.delete(np.arange(len(gaps)), reference):
-        moments = GapMoments.of(iter([part]), controls, int(group), reference)
-        assert moments is not None  # there is a part
-        gaps[group] = moments.fit().values[0]
+    for group in np.delete(np.arange(len(gaps)), reference).tolist():
+        gaps[group] = (gap_coefficients(in_leaves, controls, group, reference, np.ones((1, n))) @ score)[0]
     return gaps
 
 

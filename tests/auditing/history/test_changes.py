@@ -78,6 +78,24 @@ def change(comparison, key):
     return found
 
 
+@pytest.mark.parametrize(("answers", "error", "word"), [(("yes", "yes"), 0.05, "reversed"),
+                                                        (("yes", "no"), 0.05, "moved"),
+                                                        (("yes", "yes"), 0.5, "moved")])  # fmt: skip
+def test_a_gap_is_reversed_only_if_both_audits_find_one(old, answers, error, word):
+    def with_gap(value, answer, error):
+        summary = old.to_dict()
+        summary["score_gaps"][0]["total"] |= {"value": value, "standard_error": error, "df": 500.0}
+        summary["findings"] = [{**f, "answer": answer} if f["key"] == "score_gap" else f for f in summary["findings"]]
+        return summary
+
+    audits = {"old": with_gap(-1.5, answers[0], 0.05), "new": with_gap(0.6, answers[1], error)}
+    comparison = compare_audits(audits, same_people=False)
+    (finding,) = [f for f in comparison.findings if f.key == "score_gap"]
+    assert finding.answer == "yes"
+    assert f"{word}, by" in finding.headline
+    assert f"{word}, from" in finding.sentence
+
+
 # --- independent people ---
 
 

@@ -41,9 +41,10 @@ def dataset(people, tmp_path):
 
 
 def without_stream(found):
-    """What is found, but for when, how it was cut, and hashes of where it was read from."""
+    """What is found, but for when, how it was cut, and names and hashes of where it was read from."""
     summary = json_ready(found.to_dict())
     summary["data"].pop("hashes")
+    summary["data"].pop("files")
     return {name: part for name, part in summary.items() if name not in ("created", "stream", "influences")}
 
 

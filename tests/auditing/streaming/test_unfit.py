@@ -8,6 +8,7 @@ from sklearn.linear_model import LogisticRegression
 import evenhand as eh
 
 
+@pytest.mark.filterwarnings("ignore:.*has no names for its inputs")
 def test_an_id_that_the_first_batch_does_not_show_is_left_out(tmp_path):
     rng = np.random.default_rng(2)
     n = 300

@@ -46,7 +46,7 @@ def test_certain_probabilities_give_the_same_metrics_as_codes(draw, numbers):
 def test_probabilities_are_refused_or_left_open_where_not_defined(draw):
     y, decision, score, group = draw(11)
     soft = np.full((len(y), 3), 1 / 3)
-    with pytest.raises(InvalidInputError, match="an exact test counts whole people"):
+    with pytest.raises(InvalidInputError, match="an exact test counts whole, independent people"):
         approval_disparity(decision, soft, test="fisher")
     with pytest.raises(InvalidInputError, match="Approvals within segments need known group membership"):
         segmented_approvals(decision, soft, group)

@@ -19,6 +19,8 @@ from evenhand.exceptions import EvenhandWarning, InvalidInputError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
 
+pytestmark = pytest.mark.integration  # most tests are of whole audits
+
 FINANCIAL = ["income now", "debt"]
 WORDS = ["home", "area"]
 

@@ -29,14 +29,14 @@ from evenhand.auditing.result import AuditResult
 from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.estimate import Estimate, size_found
+from evenhand.metrics.estimate import Estimate, p_two_sided, size_found
 from evenhand.metrics.excess import ROUNDING, excess
 from evenhand.metrics.outcomes import auc_influence
 from evenhand.metrics.triples import standard_error_of_difference
 from evenhand.report.formatting import capital, decimal, listed, p_words
 from evenhand.report.history import comparison_page
 from evenhand.report.section import AuditMetric
-from evenhand.system.files import write_atomically
+from evenhand.system.files import write_text
 
 LEVEL = 0.05
 _MOVED = "more than noise"
@@ -63,6 +63,8 @@ class Change(AuditMetric):
         are several score gaps or inputs, over these. For all others: adjusted among themselves (Holm).
     is_paired
         Whether the standard error is of differences within people.
+    is_reversed
+        Whether both audits find the metric, with opposite signs.
     """
 
     audit: str
@@ -73,14 +75,25 @@ class Change(AuditMetric):
     p_value: float
     p_adjusted: float = math.nan
     is_paired: bool
+    is_reversed: bool = False
 
     @classmethod
-    def of(cls, audit: str, base: AuditMetric, other: AuditMetric, within: float | None) -> Change:
-        """The change of a metric; `within` is the standard error for the same people, None for independent people."""
+    def of(
+        cls, audit: str, base: AuditMetric, other: AuditMetric, within: float | None, *, are_found: bool = False
+    ) -> Change:
+        """The change of a metric.
+
+        `within` is the standard error for the same people, None for independent people; `are_found` says whether both
+        audits answer the metric's question with yes.
+        """
         is_log = base.scale == "ratio" and base.value > 0 < other.value
         moved = math.log(other.value / base.value) if is_log else other.value - base.value
         error = math.hypot(base.standard_error, other.standard_error) if within is None else within
-        df = _satterthwaite(base, other) if within is None else min(base.df, other.df)
+        df = min(base.df, other.df)
+        if within is None:  # Satterthwaite's, of independent metrics
+            a, b = base.standard_error**2, other.standard_error**2
+            below = sum(v**2 / m.df if m.df > 0 else math.nan for v, m in ((a, base), (b, other)))
+            df = (a + b) ** 2 / below if below > 0 else math.inf
         note = "; ".join(dict.fromkeys(n for n in (base.note, other.note) if n))
         if base.unit != other.unit:
             error, note = math.nan, f"in {base.unit} in one of the audits, in {other.unit} in the other"
@@ -102,6 +115,9 @@ class Change(AuditMetric):
             high=shown(estimate.high),
             p_value=estimate.p_value,
             is_paired=within is not None,
+            is_reversed=are_found
+            and base.value * other.value < 0
+            and all(p_two_sided(m.value, m.standard_error, m.df) <= LEVEL for m in (base, other)),
         )
 
     @property
@@ -135,13 +151,6 @@ class Change(AuditMetric):
         """Plain data."""
         data = {name: value for name, value in vars(self).items() if name not in ("influence", "sign")}
         return {**data, "verdict": self.verdict, "sentence": self.sentence}
-
-
-def _satterthwaite(first: AuditMetric, second: AuditMetric) -> float:
-    """Degrees of freedom of a difference of two independent metrics."""
-    a, b = first.standard_error**2, second.standard_error**2
-    below = (a**2 / first.df if first.df > 0 else math.nan) + (b**2 / second.df if second.df > 0 else math.nan)
-    return (a + b) ** 2 / below if below > 0 else math.inf
 
 
 # --- the four questions ---
@@ -272,6 +281,8 @@ def _words(key: FindingKey, change: Change, p_adjusted: float) -> tuple[str, str
     size = f"{decimal(abs(change.change))}{unit}"
     from_to = f"from {decimal(change.base_value)} to {decimal(change.value)}{unit}"
     p = f"adjusted {p_words(p_adjusted)}"
+    is_other_unit = key == "score_gap" and change.finding is None
+    other_unit = " The models are explained in different units, so it is compared in probability." * is_other_unit
     sure = f"95% interval of the change {decimal(change.low)} to {decimal(change.high)}, {p}"
     if p_adjusted > LEVEL and key == "inputs":
         if change.standard_error == 0:
@@ -290,21 +301,23 @@ def _words(key: FindingKey, change: Change, p_adjusted: float) -> tuple[str, str
                 "the excess, that is, how much farther apart explanations are across groups than within,",
             ),
         }[key]
-        same = f"{capital(what)} is the same in both audits: {decimal(change.value)}{unit}."
+        same = f"{capital(what)} is the same in both audits: {decimal(change.value)}{unit}.{other_unit}"
         df = change.df if math.isfinite(change.df) else math.inf
         detectable = decimal(size_found(change.standard_error, df, LEVEL, sides=2))
         unclear = (
             f"No evidence was found that {what} changed ({from_to}; {sure}). A change of {detectable} would have been "
-            "found in 80% of cases; smaller ones may exist."
+            f"found in 80% of cases; smaller ones may exist.{other_unit}"
         )
         return f"No change in {name} found", same if change.standard_error == 0 else unclear
     is_larger = change.change > 0
     moved = "grew" if abs(change.value) > abs(change.base_value) else "shrank"
-    moved = "reversed" if change.base_value * change.value < 0 else moved
+    if change.base_value * change.value < 0:
+        moved = "reversed" if change.is_reversed else "moved"
     if key == "score_gap":
         return (
             f"The score gap {between} {moved}, by {size}",
-            f"The score gap {between} at equal finances {moved}, {from_to} ({sure}). This does not show why.",
+            f"The score gap {between} at equal finances {moved}, {from_to} ({sure}). This does not show "
+            f"why.{other_unit}",
         )
     if key == "inputs":
         note = f" ({change.note})" if change.note else ""
@@ -427,9 +440,15 @@ class Comparison:
         return headline_of(self.findings)
 
     @property
+    def directions(self) -> tuple[str, ...]:
+        """Which sign of a gap is bad, for scores that are risks and for values."""
+        said = (audit["verdict"].get("direction", "") for audit in self.audits.values())
+        return tuple(dict.fromkeys(direction for direction in said if direction))
+
+    @property
     def sentences(self) -> tuple[str, ...]:
         """The outcome in words: for each audit the four questions, strongest first, and how many metrics changed."""
-        lines = []
+        lines = list(self.directions)
         for name in (name for name in self.names if name != self.base):
             findings = [finding for finding in self.findings if finding.audit == name]
             lines.append(f"{name} compared with {self.base}: {headline_of(findings)}.")
@@ -453,6 +472,7 @@ class Comparison:
             "names": list(self.names),
             "base": self.base,
             "headline": self.headline,
+            "directions": list(self.directions),
             "findings": [dict(vars(finding)) for finding in self.findings],
             "sentences": list(self.sentences),
             "audits": [described(name, self.audits[name]) for name in self.names],
@@ -470,8 +490,7 @@ class Comparison:
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the comparison as one HTML file that needs no network, completely or not at all."""
-        with write_atomically(path) as temporary:
-            temporary.write_text(comparison_page(self.to_dict()), encoding="utf-8")
+        write_text(path, comparison_page(self.to_dict()))
 
 
 def compare_audits(
@@ -683,7 +702,13 @@ def _changes(base: _Source, other: _Source, *, is_same: bool) -> list[Change]:
     own, new = (audit_metrics(source.data, reference, source.pairs) for source in (base, other))
     ours, theirs = _with_inputs(own, new, base.name), _with_inputs(new, own, other.name)
     within = _errors_within(base, other, ours, theirs) if is_same else {}
-    return [Change.of(other.name, ours[key], theirs[key], within.get(key)) for key in ours if key in theirs]
+    yes = [{f["key"] for f in source.data["findings"] if f["answer"] == "yes"} for source in (base, other)]
+    found = set.intersection(*yes)
+    return [
+        Change.of(other.name, ours[key], theirs[key], within.get(key), are_found=ours[key].finding in found)
+        for key in ours
+        if key in theirs
+    ]
 
 
 def _with_inputs(

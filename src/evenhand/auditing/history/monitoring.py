@@ -18,15 +18,16 @@ from evenhand.auditing.history.metrics import audit_metrics
 from evenhand.auditing.history.records import Audit, History, changed_settings, described, history_of, setting_words
 from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.estimate import normal_quantile
+from evenhand.metrics.estimate import normal_quantile, size_found
 from evenhand.metrics.excess import ROUNDING
-from evenhand.report.formatting import capital, listed
+from evenhand.report.formatting import capital, decimal, listed
 from evenhand.report.history import monitoring_page
 from evenhand.report.section import AuditMetric, Part
-from evenhand.system.files import write_atomically
+from evenhand.system.files import write_text
 
 _SLACK = 0.5  # the CUSUM is tuned to drifts of one standard error
 _STATES = 160
+_CONSTANT = 1e-6  # a metric that is the same in all audits has no noise
 _DEFINING = ("financial_features", "attribution", "consistency_threshold", "max_distance", "decision_threshold")
 
 
@@ -45,6 +46,9 @@ class TrendPoint:
         The distance of the metric from what was expected, in standard errors.
     cusum_high, cusum_low
         Sums of the part of `z` above, and below, what chance often gives; they start at 0 and never fall below it.
+    detectable
+        The smallest change from what was expected that this audit alone would have noticed in 80% of cases; of a ratio,
+        the factor. NaN for the first audit.
     """
 
     audit: str
@@ -58,6 +62,7 @@ class TrendPoint:
     z: float = math.nan
     cusum_high: float = math.nan
     cusum_low: float = math.nan
+    detectable: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -143,9 +148,14 @@ class Monitoring:
         n = len(self.history)
         if n < 2:
             return ("A single audit has no past to depart from.",)
-        if not self.departures:
-            return (f"In {n} audits, no monitored metric departed from its past by more than noise.",)
-        return tuple(departure.sentence for departure in self.departures)
+        if self.departures:
+            return tuple(departure.sentence for departure in self.departures)
+        # Inputs are many; the page has those.
+        last = {t.words: t.points[-1].detectable for t in self.trends if t.is_monitored and t.part != "inputs"}
+        sizes = [f"{decimal(size)} in {words}" for words, size in last.items() if size > _CONSTANT]
+        noticed = f"The last audit would have noticed these changes in 80% of cases: {'; '.join(sizes)}."
+        quiet = f"In {n} audits, no monitored metric departed from its past by more than noise."
+        return (quiet, noticed) if sizes else (quiet,)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
@@ -169,8 +179,7 @@ class Monitoring:
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the history as one HTML file that needs no network, completely or not at all."""
-        with write_atomically(path) as temporary:
-            temporary.write_text(monitoring_page(self.to_dict()), encoding="utf-8")
+        write_text(path, monitoring_page(self.to_dict()))
 
 
 def monitor(
@@ -217,8 +226,8 @@ def monitor(
     ...     people = planted.dataset
     ...     eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
     ...              financial_features=people.financial_features, evidence=False).to_json(folder / f"{month}.json")
-    >>> monitor(read_history(folder)).sentences
-    ('In 3 audits, no monitored metric departed from its past by more than noise.',)
+    >>> monitor(read_history(folder)).sentences[0]
+    'In 3 audits, no monitored metric departed from its past by more than noise.'
     """
     if not 0 < false_alarm_rate < 1:
         raise InvalidInputError(f"`false_alarm_rate` must lie strictly between 0 and 1, got {false_alarm_rate}.")
@@ -314,17 +323,19 @@ def _trend(
             continue
         value = math.log(metric.value) if is_ratio else metric.value
         error = max(metric.standard_error, ROUNDING)
-        expected = limit = z = math.nan
+        expected = limit = z = detectable = math.nan
         if precision > 0:
             expected = total / precision
             spread = math.hypot(error, precision**-0.5)
             z, limit = _normal(value - expected, spread, metric.df), single * spread
+            df = metric.df if math.isfinite(metric.df) else math.inf
+            detectable = shown(size_found(spread, df, 2 * float(special.ndtr(-single)), sides=2))
             rose, fell = (place if high == 0 else rose), (place if low == 0 else fell)
             high, low = max(0.0, high + z - _SLACK), max(0.0, low - z - _SLACK)
         half = normal_quantile(0.95) * error
         ends = (shown(value - half), shown(value + half), shown(expected))
         limits = (shown(expected - limit), shown(expected + limit))
-        points.append(TrendPoint(name, metric.value, metric.standard_error, *ends, *limits, z, high, low))
+        points.append(TrendPoint(name, metric.value, metric.standard_error, *ends, *limits, z, high, low, detectable))
         if is_monitored and departure is None and (abs(z) > single or max(high, low) > drift):
             rule = "single" if abs(z) > single else "drift"
             is_up = z > 0 if rule == "single" else high > low
@@ -357,6 +368,11 @@ def _reservations(history: History, common: set[str]) -> Iterator[str]:
         yield f"The audits do not all have the same groups; these are in all of them: {listed(sorted(common), 8)}."
     if history.ordered_by == "name" and len(history) > 1:
         yield "Not every file records when it was made, so the audits are ordered by name."
+    if history.ordered_by == "created" and len(history) > 1:
+        yield (
+            "The audits are ordered by the time they were made, because not every name has a period of its own: name "
+            "them by period, such as 2024-07, if some were made late."
+        )
     without = [audit.name for audit in history.audits if audit.data["evidence"] is None]
     if without:
         yield f"Audited without evidence, so the four questions were not asked: {listed(without, 8)}."

@@ -25,6 +25,10 @@ from evenhand.report.schema import first_fault
 Audit: TypeAlias = "AuditResult | Mapping[str, Any] | str | os.PathLike[str]"
 
 _PAIR_COLUMNS = ["person", "match", "group", "other_group", "label", "score", "decision", "cec", "regime"]
+# A year, with a month or a quarter, and with a day.
+_PERIOD = re.compile(
+    r"(?<!\d)((?:19|20)\d\d)(?:[-_. ]?(?:(0[1-9]|1[0-2])|[qQ]([1-4])))?(?:[-_. ]?(0[1-9]|[12]\d|3[01]))?(?!\d)"
+)
 _MOST_PAIRS = 5_000_000  # read into memory to compare decisions within people
 
 
@@ -38,6 +42,8 @@ class RecordedAudit:
         The file's name without its extension; for an `audit.json`, the name of its folder.
     created
         When it was made, according to the file; None if unknown.
+    period
+        Year, and month, quarter or day if known, that the name says it is about; None if it names none.
     data
         The output of `AuditResult.to_dict`, with None for NaN.
     """
@@ -46,6 +52,14 @@ class RecordedAudit:
     path: Path
     created: datetime | None
     data: Mapping[str, Any]
+
+    @property
+    def period(self) -> tuple[int, ...] | None:
+        match = _PERIOD.search(self.name)
+        if match is None:
+            return None
+        year, month, quarter, day = (int(part) if part else 0 for part in match.groups())
+        return year, 3 * quarter or month, day
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,7 +71,8 @@ class History:
     audits
         Oldest first.
     ordered_by
-        "created" if every file records when it was made, "name" if one does not, "order given" without files.
+        "period" if every name has a period of its own, "created" if every file records when it was made, else "name";
+        "order given" without files.
     skipped
         A sentence for each file that is not an audit.
     """
@@ -133,9 +148,10 @@ def pairs_beside(path: str | os.PathLike[str], summary: Mapping[str, Any]) -> pd
 def read_history(folder: str | os.PathLike[str]) -> History:
     """The audits of a folder, oldest first.
 
-    Reads every `*.json` in the folder and the `audit.json` of every subfolder. They are ordered by the time recorded
-    under `created`; if any lacks it, by name, with digits compared as numbers. A file that is damaged or not an audit
-    is skipped with a sentence.
+    Reads every `*.json` in the folder and the `audit.json` of every subfolder. They are ordered by the periods in their
+    names, such as 2024, 2024-Q3, 2024-07 or 2024-07-31, because an old period may be audited late. If a name has no
+    period, or two have the same, they are ordered by the time recorded under `created`; if any lacks it, by name, with
+    digits compared as numbers. A file that is damaged or not an audit is skipped with a sentence.
 
     Raises
     ------
@@ -172,6 +188,9 @@ def read_history(folder: str | os.PathLike[str]) -> History:
     if not audits:
         reason = f" {len(skipped)} files were skipped, the first because: {skipped[0]}" if skipped else ""
         raise DataFileError(f"No audit was found in {root}: write some there with to_json.{reason}")
+    periods = {audit.period for audit in audits}
+    if None not in periods and len(periods) == len(audits):
+        return History(tuple(sorted(audits, key=lambda audit: audit.period or ())), "period", tuple(skipped))
     has_times = all(audit.created is not None for audit in audits)
     audits.sort(key=lambda audit: (audit.created, audit.name) if has_times else _place(audit))
     return History(tuple(audits), "created" if has_times else "name", tuple(skipped))

@@ -2,18 +2,18 @@
 
 from typing import Any
 
-from evenhand.auditing.sections.drawn_groups import DrawnGroups
+from evenhand.auditing.sections.drawn import DrawnGroups, Weights
 from evenhand.auditing.sections.evidence import Excess, Sensitivity
 from evenhand.auditing.sections.features import Features
 from evenhand.auditing.sections.matching import Matching
 from evenhand.auditing.sections.outcome import Outcome
+from evenhand.auditing.sections.overrides import Overrides
 from evenhand.auditing.sections.pairs import Pairs
 from evenhand.auditing.sections.proxies import Proxies
 from evenhand.auditing.sections.reasons import Reasons
 from evenhand.auditing.sections.regressions import Regressions
 from evenhand.auditing.sections.roc import Roc
 from evenhand.auditing.sections.score_gap import ScoreGap
-from evenhand.auditing.sections.weights import Weights
 from evenhand.report.schema import schema_with
 from evenhand.report.section import AuditChart, Section
 
@@ -28,6 +28,7 @@ SECTIONS: tuple[Section, ...] = (
     Matching(),
     Outcome(),
     Roc(),
+    Overrides(),
     Reasons(),
     Regressions(),
     Sensitivity(),

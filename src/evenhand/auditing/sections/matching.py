@@ -21,7 +21,7 @@ from evenhand.report.drawing import (
     guide_x,
     label_of,
     labels_of,
-    line_of_each,
+    lines_by_group,
     lines_of,
     quantity,
     size_of,
@@ -109,14 +109,14 @@ def distances(data: Summary) -> alt.Chart:
                 {"group": label_of(name), "distance": d, "share": s}
                 for d, s in zip(found["edges"][: last + 1], share.tolist(), strict=True)
             ]
-    chart = chart_of(rows).mark_line()
-    chart = chart.encode(
-        x=quantity(alt.X, "distance", "Distance to the match, in standard deviations"),
-        y=quantity(alt.Y, "share", "Share within this distance", percent=True, domain=[0, 1]),
-        **line_of_each(label_of(name) for name in found["counts"]),
-        tooltip=tooltips("group", ("distance", ".2f"), ("share", ".1%", "share within")),
+    return lines_by_group(
+        rows,
+        quantity(alt.X, "distance", "Distance to the match, in standard deviations"),
+        quantity(alt.Y, "share", "Share within this distance", percent=True, domain=[0, 1]),
+        (("distance", ".2f"), ("share", ".1%", "share within")),
+        "Lines: share of pairs whose match is within each distance, by group.",
+        names=map(label_of, found["counts"]),
     )
-    return finished(chart, "Lines: share of pairs whose match is within each distance, by group.", height=240)
 
 
 def balance(data: Summary) -> alt.Chart:

@@ -12,12 +12,13 @@ import numpy as np
 from scipy import special
 
 from evenhand.arrays import Floats
-from evenhand.auditing.batch import AuditSums, ScoreCounts
+from evenhand.auditing.batch import AuditSums, ClusteredPeople, ScoreCounts
 from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.summary import Outcome as OutcomeParts
 from evenhand.metrics import disparity
 from evenhand.metrics.disparity import (
+    ApprovalTable,
     CalibrationTable,
     CutoffApprovals,
     GapEstimate,
@@ -43,7 +44,7 @@ from evenhand.report.drawing import (
     guide_x,
     guide_y,
     label_of,
-    line_of_each,
+    lines_by_group,
     quantity,
     tooltips,
 )
@@ -70,15 +71,16 @@ from evenhand.report.tables import (
 
 def outcome_of(fitted: Fitted, sums: AuditSums) -> OutcomeParts:
     """What the model decides, by group: as much of it as can be found from what was given."""
-    rows, settings, names, scope = sums.scores, fitted.settings, fitted.pool.groups.names, fitted.scope
-    favorable, lost = settings.favorable or "high", scope.not_possible
+    rows, settings, names, scope = sums.rows, fitted.settings, fitted.pool.groups.names, fitted.scope
+    favorable, lost, chosen = settings.favorable or "high", scope.not_possible, settings.reference_group
     labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.weights
     outcomes = group_outcomes(labels, decision, score, codes, names, times)
     why = {name: scope.note(key) for key, of_key in _LOST.items() if key in lost for name in of_key}
     if scope.labels and scope.decisions and "errors" in lost:  # of a value, or of decisions, whose errors are known
         why = {"auc": scope.note("errors")}
     gaps = outcome_gaps(labels, decision, codes, names=names, frequency=times, random_state=settings.random_state)
-    approvals = approval_disparity(decision, codes, names=names, frequency=times)
+    approvals = approval_disparity(decision, codes, names=names, frequency=times, reference=chosen)
+    gaps = with_one_interval(gaps, approvals)
     errors: tuple[GroupErrorRates, ...] = ()
     if scope.decisions and scope.labels:
         errors = tuple(disparity.error_rates(labels, decision, score, codes, names=names, frequency=times))
@@ -89,7 +91,7 @@ def outcome_of(fitted: Fitted, sums: AuditSums) -> OutcomeParts:
         )
     cutoffs: Iterable[CutoffApprovals] = ()
     if scope.decisions and scope.outcome == "score":
-        cutoffs = approval_disparity_by_cutoff(score, codes, names=names, frequency=times)
+        cutoffs = approval_disparity_by_cutoff(score, codes, names=names, frequency=times, reference=chosen)
     own = own_score(score, favorable, settings.unit)
     return OutcomeParts(
         metrics={
@@ -101,14 +103,28 @@ def outcome_of(fitted: Fitted, sums: AuditSums) -> OutcomeParts:
             name: GapEstimate(math.nan, name=name, note=why[name]) if name in why else gap for name, gap in gaps.items()
         },
         approvals=approvals if scope.decisions else replace(approvals, groups=(), note=scope.note("decisions")),
-        scores=() if scope.outcome == "decision" else tuple(score_disparity(own, codes, names=names, frequency=times)),
+        scores=()
+        if scope.outcome == "decision"
+        else tuple(score_disparity(own, codes, names=names, frequency=times, reference=chosen)),
         error_rates=errors,
         cutoffs=tuple(replace(row, cutoff=own_score(row.cutoff, favorable, settings.unit)) for row in cutoffs),
-        segments={column: _segments(counts, names) for column, counts in sums.approvals.items()}
+        segments={
+            column: _segments(column, counts, names, chosen, sums.clustered)
+            for column, counts in sums.approvals.items()
+        }
         if scope.decisions
         else {},
         calibration=_calibration(rows, fitted),
     )
+
+
+def with_one_interval(gaps: Mapping[str, GapEstimate], approvals: ApprovalTable) -> dict[str, GapEstimate]:
+    """Gaps in outcomes, in which that of two groups' approvals has the interval of their difference."""
+    if len(approvals.groups) != 2:
+        return dict(gaps)
+    apart = next(row for row in approvals.groups if not row.is_reference).rate_difference_group_minus_reference_pp
+    apart = apart.scaled(math.copysign(0.01, apart.value))
+    return {**gaps, "sp_gap": replace(gaps["sp_gap"], low=max(apart.low, 0.0), high=apart.high)}
 
 
 _LOST = {
@@ -144,19 +160,32 @@ def _calibration(rows: ScoreCounts, fitted: Fitted) -> CalibrationTable:
         own_score(rows.score, favorable),
         rows.group,
         names=fitted.pool.groups.names,
-        frequency=rows.count,
+        frequency=rows.weights,
         random_state=fitted.settings.random_state,
     )
     return CalibrationTable(outcome, tuple(found))
 
 
-def _segments(counts: Mapping[str, Floats], names: tuple[str, ...]) -> tuple[Any, ...]:
+def _segments(
+    column: str,
+    counts: Mapping[str, Floats],
+    names: tuple[str, ...],
+    reference: str | None,
+    clustered: ClusteredPeople | None,
+) -> tuple[Any, ...]:
+    if clustered is not None:
+        people, times = clustered, clustered.weights
+        return tuple(
+            segmented_approvals(
+                people.decision, people.group, people.by[column], names=names, frequency=times, reference=reference
+            )
+        )
     cells = np.stack(list(counts.values()))
     place, group, decision = np.nonzero(cells[..., 0])
     count, total, squares = cells[place, group, decision].T
     segment = np.asarray(list(counts), dtype=object)[place]
     times = RowWeights(count.astype(np.int64), total, squares)
-    return tuple(segmented_approvals(decision, group, segment, names=names, frequency=times))
+    return tuple(segmented_approvals(decision, group, segment, names=names, frequency=times, reference=reference))
 
 
 def group_table(summary: Summary) -> Table:
@@ -284,7 +313,8 @@ def score_table(summary: Summary) -> Table:
         flag(_small_group),
         Column("note", "long text", lambda r: joined(r["note"], r["mean_score"]["note"], r[difference]["note"])),
     )
-    caption = "Scores of each group compared with the reference group"
+    is_risk = summary["settings"]["favorable"] == "low" and not lacking(summary, "probability")
+    caption = f"Scores of each group compared with the reference group{'; a high score is a high risk' * is_risk}"
     return Table("Scores", caption, columns, summary["outcome"]["scores"], [FLAGGED], needs=("scores",))
 
 
@@ -516,18 +546,15 @@ def cutoffs(data: Summary) -> alt.Chart:
         if not g["is_reference"] and is_number(g["approval_ratio_group_over_reference"]["value"])
     ]
     check_any(rows, "no approval ratio could be estimated at any cutoff")
-    lines = chart_of(rows).mark_line(point={"size": 50})
-    lines = lines.encode(
-        x=quantity(alt.X, "rate", "Share of everyone approved at the cutoff", percent=True),
-        y=quantity(alt.Y, "ratio", "Approval ratio", zero=False),
-        **line_of_each(row["group"] for row in rows),
-        tooltip=tooltips("group", ("rate", ".0%", "approved in total"), ("cutoff", ".3f"), ("ratio", ".3f")),
-    )
     limit = data["outcome"]["approvals"]["four_fifths_threshold"]
-    return finished(
-        alt.layer(*guide_y(limit, f"{limit:g}", "guide"), *guide_y(1.0, "equal rates", "guide"), lines),
+    return lines_by_group(
+        rows,
+        quantity(alt.X, "rate", "Share of everyone approved at the cutoff", percent=True),
+        quantity(alt.Y, "ratio", "Approval ratio", zero=False),
+        (("rate", ".0%", "approved in total"), ("cutoff", ".3f"), ("ratio", ".3f")),
         "Lines: approval ratio of each group to the reference group as the cutoff moves.",
-        height=240,
+        guides=[*guide_y(limit, f"{limit:g}", "guide"), *guide_y(1.0, "equal rates", "guide")],
+        point={"size": 50},
     )
 
 
@@ -541,31 +568,28 @@ def score_distribution(data: Summary) -> alt.Chart:
         for edge, n in zip(found["edges"], [*counts, 0], strict=True)
     ]
     check_any(rows, "no one has a score")
-    lines = chart_of(rows).mark_line(interpolate="step-after", strokeWidth=2)
-    lines = lines.encode(
-        x=quantity(
-            alt.X, "score", data["settings"].get("unit") or "Score", domain=[found["edges"][0], found["edges"][-1]]
-        ),
-        y=quantity(alt.Y, "share", "Share of the group", percent=True),
-        **line_of_each(label_of(name) for name in found["counts"]),
-        tooltip=tooltips("group", ("score", ".3f"), ("share", ".1%")),
-    )
-    return finished(
-        alt.layer(*_threshold_guides(data["settings"]["decision_threshold"]), lines),
+    # A line at the threshold, or at the cutoff of each segment; none if the outcome is a value.
+    threshold, guides = data["settings"]["decision_threshold"], []
+    if isinstance(threshold, Mapping):
+        cut_offs = threshold["cut_offs"]
+        for at in dict.fromkeys(cut_offs.values()):
+            names = ", ".join(name for name in cut_offs if cut_offs[name] == at)
+            guides += guide_x(at, label_of(f"{names} {at:g}"))
+    elif threshold is not None:
+        guides = guide_x(threshold, f"decision threshold {threshold:g}")
+    ends = [found["edges"][0], found["edges"][-1]]
+    return lines_by_group(
+        rows,
+        quantity(alt.X, "score", data["settings"].get("unit") or "Score", domain=ends),
+        quantity(alt.Y, "share", "Share of the group", percent=True),
+        (("score", ".3f"), ("share", ".1%")),
         "Lines: histogram of scores in each group, with the decision threshold.",
         height=220,
+        guides=guides,
+        names=map(label_of, found["counts"]),
+        interpolate="step-after",
+        strokeWidth=2,
     )
-
-
-def _threshold_guides(threshold: float | Mapping[str, Any] | None) -> list[alt.Chart]:
-    """A line at the threshold, or at the cutoff of each segment; none if the outcome is a value."""
-    if threshold is None:
-        return []
-    if not isinstance(threshold, Mapping):
-        return guide_x(threshold, f"decision threshold {threshold:g}")
-    cut_offs = threshold["cut_offs"]
-    names = {at: ", ".join(name for name in cut_offs if cut_offs[name] == at) for at in cut_offs.values()}
-    return [mark for at, name in names.items() for mark in guide_x(at, label_of(f"{name} {at:g}"))]
 
 
 def reliability(data: Summary) -> alt.Chart:
@@ -627,7 +651,8 @@ _RATIOS = "1 means equal rates. 0.8 is a rule of thumb from US employment select
 def _scores(data: Summary) -> str:
     if lacking(data, "probability"):
         return f"Everyone audited, in {data['scope']['unit']}."
-    return "Scores of everyone audited, in bins of 0.025; people to the right of the threshold are approved."
+    side = "left" if data["settings"]["favorable"] == "low" else "right"
+    return f"Scores of everyone audited, in bins of 0.025; people to the {side} of the threshold are approved."
 
 
 _CUTOFFS = "If the ratio changes a lot, the finding on outcomes depends on the choice of the cutoff."
@@ -653,13 +678,6 @@ def calibration_caption(data: Summary) -> str:
         f"{shortened(worst['group'], 40)}, by {decimal(worst['expected_calibration_error']['value'])}; chance alone "
         f"gives {decimal(worst['error_by_chance'])} for this number of people."
     )
-
-
-_RATES = {
-    "positive rate": "positive_rate",
-    "true positive rate": "true_positive_rate",
-    "false positive rate": "false_positive_rate",
-}
 
 
 class Outcome(Section):
@@ -708,7 +726,8 @@ class Outcome(Section):
         return (*(table(summary) for table in tables), *segments)
 
     def sheets(self, summary: Summary) -> Sequence[Table]:
-        return [table(summary) for table in _SHEETS]
+        of_groups = (group_table, gap_table, approval_table, score_table, error_table, cutoff_table, segment_table)
+        return [table(summary) for table in (*of_groups, calibration_table, reliability_table)]
 
     def summary_rows(self, summary: Summary) -> Iterable[SummaryRow]:
         outcome = summary["outcome"]
@@ -737,38 +756,51 @@ class Outcome(Section):
         that a rate of 0 or 1 still varies. Gaps are signed: their size is not smooth near 0.
         """
         outcome = summary["outcome"]
-        groups = {row["group"]: {**row, **_worth(row, summary.get("weighting"))} for row in outcome["groups"]}
-        yield from _utility(outcome, groups)
-        yield from _rates(groups, reference)
-        yield from _ratios(groups, reference)
-        yield from _areas(outcome)
+        # Effective numbers, with weights and clusters; approvals of drawn groups have numbers of people over all draws.
+        rows = outcome["scores"] or (() if outcome["approvals"]["is_probabilistic"] else outcome["approvals"]["groups"])
+        worth = {row["group"]: row["n_effective"] / row["n_people"] for row in rows if is_number(row["n_effective"])}
+        groups = {}
+        for row in outcome["groups"]:
+            # Without labels, the number of favorable ones is unknown.
+            n, n_positive = ((row[name] or 0) * worth.get(row["group"], 1.0) for name in ("n", "n_positive_label"))
+            groups[row["group"]] = {**row, "n": n, "of_label": (n, n_positive, n - n_positive)}
+        n, n_positive, n_negative = np.sum([row["of_label"] for row in groups.values()], axis=0).tolist()
+        area, accuracy, rate = (number(outcome[name]) for name in ("auc", "accuracy", "positive_rate"))
+        yield AuditMetric("auc", "outcome", "AUC", area, hanley_mcneil(area, n_positive, n_negative))
+        yield AuditMetric("accuracy", "outcome", "accuracy", accuracy, _share_error(accuracy, n))
+        yield AuditMetric("positive rate", "outcome", "positive rate", rate, _share_error(rate, n))
+        rates = {}
+        for place, name in enumerate(("positive rate", "true positive rate", "false positive rate")):
+            for group, row in groups.items():
+                value = number(row[name.replace(" ", "_")])
+                rates[name, group] = value, _share_error(value, row["of_label"][place])
+                yield AuditMetric(f"{name}: {group}", "outcome", f"{name}, {group}", *rates[name, group])
+        for (name, group), (value, error) in rates.items():
+            if group != reference:
+                base, base_error = rates[name, reference]
+                words = f"{name}, {group} minus {reference}"
+                yield AuditMetric(f"gap: {words}", "outcome", words, value - base, math.hypot(error, base_error))
+        base, base_error = _log_rate(groups[reference])
+        for group, row in groups.items():
+            if group != reference:
+                value, error = _log_rate(row)
+                words = f"approval ratio, {group} over {reference}"
+                note = "half an approval added: no one was approved" if not row["positive_rate"] else ""
+                ratio, error = math.exp(value - base), math.hypot(error, base_error)
+                yield AuditMetric(f"ratio: {words}", "outcome", words, ratio, error, scale="ratio", note=note)
+        z = float(special.ndtri((1 + outcome["approvals"]["confidence"]) / 2))
+        for row in outcome["error_rates"]:
+            area, low, high = (number(row["auc"][end]) for end in ("value", "low", "high"))
+            # DeLong's interval is formed on the logit scale.
+            error = float(special.logit(high) - special.logit(low)) / 2 / z * area * (1 - area)
+            group = row["group"]
+            yield AuditMetric(f"auc: {group}", "outcome", f"AUC, {group}", area, error, note=row["auc"]["note"])
 
     def logged(self, summary: Summary) -> Iterable[tuple[str, Any]]:
         outcome = summary["outcome"]
         for name in ("auc", "f1", "accuracy", "positive_rate", "eo_gap", "sp_gap"):
             yield f"outcome.{name}", outcome.get(name)
         yield from ((f"positive_rate.{row['group']}", row["positive_rate"]) for row in outcome["groups"])
-
-
-_SHEETS = (
-    group_table,
-    gap_table,
-    approval_table,
-    score_table,
-    error_table,
-    cutoff_table,
-    segment_table,
-    calibration_table,
-    reliability_table,
-)
-
-
-def _worth(row: Mapping[str, Any], weighting: Mapping[str, Any] | None) -> dict[str, float]:
-    """Effective numbers of people of a group (Kish), if people have sampling weights."""
-    found = () if weighting is None else weighting["groups"]
-    share = {of["group"]: of["n_effective"] / of["n_counted"] for of in found if of["n_counted"]}
-    # Without labels, the number of favorable ones is unknown.
-    return {name: (row[name] or 0) * share.get(row["group"], 1.0) for name in ("n", "n_positive_label")}
 
 
 def _share_error(value: float, n: float) -> float:
@@ -779,52 +811,6 @@ def _share_error(value: float, n: float) -> float:
     return math.sqrt(share * (1 - share) / (n + 2))
 
 
-def _n_of(row: Mapping[str, Any], rate: str) -> float:
-    n, n_positive = float(row["n"]), float(row["n_positive_label"] or 0)
-    return {"positive rate": n, "true positive rate": n_positive, "false positive rate": n - n_positive}[rate]
-
-
-def _rate(row: Mapping[str, Any], rate: str) -> tuple[float, float]:
-    value = number(row[_RATES[rate]])
-    return value, _share_error(value, _n_of(row, rate))
-
-
-def _utility(outcome: Mapping[str, Any], groups: Mapping[str, Any]) -> list[AuditMetric]:
-    n = sum(row["n"] for row in groups.values())
-    n_positive = sum(row["n_positive_label"] for row in groups.values())
-    area, accuracy, rate = (number(outcome[name]) for name in ("auc", "accuracy", "positive_rate"))
-    return [
-        AuditMetric("auc", "outcome", "AUC", area, hanley_mcneil(area, n_positive, n - n_positive)),
-        AuditMetric("accuracy", "outcome", "accuracy", accuracy, _share_error(accuracy, n)),
-        AuditMetric("positive rate", "outcome", "positive rate", rate, _share_error(rate, n)),
-    ]
-
-
-def _rates(groups: Mapping[str, Any], reference: str) -> list[AuditMetric]:
-    """Rates of each group, and their signed gaps to the reference group."""
-    rates = {(rate, group): _rate(row, rate) for rate in _RATES for group, row in groups.items()}
-    found = [AuditMetric(f"{r}: {group}", "outcome", f"{r}, {group}", *rates[r, group]) for r, group in rates]
-    for rate, group in rates:
-        if group != reference:
-            (value, error), (base, base_error) = rates[rate, group], rates[rate, reference]
-            words = f"{rate}, {group} minus {reference}"
-            found.append(AuditMetric(f"gap: {words}", "outcome", words, value - base, math.hypot(error, base_error)))
-    return found
-
-
-def _ratios(groups: Mapping[str, Any], reference: str) -> list[AuditMetric]:
-    base, base_error = _log_rate(groups[reference])
-    found = []
-    for group, row in groups.items():
-        if group != reference:
-            value, error = _log_rate(row)
-            words = f"approval ratio, {group} over {reference}"
-            note = "half an approval added: no one was approved" if not row["positive_rate"] else ""
-            ratio, error = math.exp(value - base), math.hypot(error, base_error)
-            found.append(AuditMetric(f"ratio: {words}", "outcome", words, ratio, error, scale="ratio", note=note))
-    return found
-
-
 def _log_rate(row: Mapping[str, Any]) -> tuple[float, float]:
     """Logarithm of the positive rate, and its standard error; half an approval is added if there are none."""
     n, rate = float(row["n"]), number(row["positive_rate"])
@@ -832,16 +818,3 @@ def _log_rate(row: Mapping[str, Any]) -> tuple[float, float]:
         return math.nan, math.nan
     approved = max(rate * n, 0.5)
     return math.log(approved / n), math.sqrt(max(1 / (approved + 0.5) - 1 / (n + 0.5), 0.0))
-
-
-def _areas(outcome: Mapping[str, Any]) -> list[AuditMetric]:
-    """AUC of each group; DeLong's interval is formed on the logit scale."""
-    z = float(special.ndtri((1 + outcome["approvals"]["confidence"]) / 2))
-    found = []
-    for row in outcome["error_rates"]:
-        area, low, high = (number(row["auc"][end]) for end in ("value", "low", "high"))
-        half = float(special.logit(high) - special.logit(low)) / 2
-        error = half / z * area * (1 - area)
-        words = f"AUC, {row['group']}"
-        found.append(AuditMetric(f"auc: {row['group']}", "outcome", words, area, error, note=row["auc"]["note"]))
-    return found

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, ClassVar
 
 import altair as alt
+import pandas as pd
 
 from evenhand.metrics.cec import REGIMES
 from evenhand.report.drawing import (
@@ -22,7 +24,7 @@ from evenhand.report.drawing import (
     tooltips,
 )
 from evenhand.report.formatting import decimal, is_number, percent
-from evenhand.report.section import AuditChart, Section, Summary, SummaryRow
+from evenhand.report.section import AuditChart, Section, Summary, SummaryRow, lacking
 from evenhand.report.tables import Column, Highlight, Table, flag, text
 
 _EVERYONE = "all pairs"
@@ -237,6 +239,36 @@ def density(data: Summary) -> alt.Chart:
     )
 
 
+def review_table(review: pd.DataFrame) -> Table:
+    """The applicants to look at first, each next to the closest applicant of a better-off group."""
+    names = [str(name) for name in review.columns]
+    who, whose = ("person_id", "match_id") if "person_id" in names else ("person", "match")
+    columns = (
+        Column("applicant", "any", who),
+        text("group"),
+        Column("score", "number", "score"),
+        Column("decision", "whole", "decision"),
+        Column("closest", "any", whose if whose in names else "match"),
+        text("its group", "other_group"),
+        Column("its score", "number", "match_score"),
+        Column("its decision", "whole", "match_decision"),
+        Column("distance", "number", "distance"),
+        Column("inputs that differ, applicant | closest", "long text", lambda r: _few_inputs(r["inputs_that_differ"])),
+        *(Column(name, "any", itemgetter(name)).detail() for name in names if ": " in name),
+    )
+    caption = (
+        "Declined applicants of the group that is worse off, each next to the closest applicant of the better-off "
+        "group, who was approved. The closest pairs come first."
+    )
+    records = [{str(name): value for name, value in row.items()} for row in review.to_dict("records")]
+    return Table("Review", caption, columns, records)
+
+
+def _few_inputs(text: str, most: int = 8) -> str:
+    parts = text.split("; ")
+    return "; ".join(parts[:most]) + (f"; and {len(parts) - most} more" if len(parts) > most else "")
+
+
 def _regimes(data: Summary) -> str:
     shares = data["regimes"]
     return (
@@ -294,6 +326,9 @@ class Pairs(Section):
         "are asked about a pair: do both get the same decision, and does the model weigh their features alike? The "
         "answers define four regimes. Regime B is the one that outcome metrics cannot see."
     )
+
+    def paragraphs(self, summary: Summary) -> Sequence[str]:
+        return (self.prose.replace(" who has the same label", "") if lacking(summary, "labels") else self.prose,)
 
     def sheets(self, summary: Summary) -> Sequence[Table]:
         return (regime_table(summary),)

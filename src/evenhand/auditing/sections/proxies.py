@@ -10,7 +10,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.auditing.batches import FinishedBatches
-from evenhand.metrics.proxies import ProxyScreen, proxy_screen
+from evenhand.inputs.identity import hash_rows
+from evenhand.metrics.proxies import ProxyScreen, predicted_group, proxy_screen
 from evenhand.report.drawing import MOST_FEATURES, NothingToDrawError, forest
 from evenhand.report.formatting import decimal, is_number, shortened
 from evenhand.report.section import AuditChart, Section, Summary
@@ -39,9 +40,11 @@ def screen_for_proxies(
     codes = np.concatenate([np.zeros(0, dtype=np.int64), *(part for _, part in parts)])
     if (np.bincount(codes, minlength=len(names)) >= 2 * _PROXY_FOLDS).sum() < 2:
         return None
+    table = pd.concat([table for table, _ in parts], ignore_index=True)
+    order = np.lexsort((codes, hash_rows(table)))  # people are held out whatever the order of their rows
     return proxy_screen(
-        pd.concat([table for table, _ in parts], ignore_index=True),
-        codes,
+        table.iloc[order].reset_index(drop=True),
+        codes[order],
         names=names,
         n_folds=_PROXY_FOLDS,
         n_trees=_PROXY_TREES,
@@ -55,16 +58,19 @@ def proxy_table(summary: Summary) -> Table:
     screen = summary["proxies"]
     records = [f for f in (screen["all_features"], *screen["features"]) if f is not None] if screen else []
     groups = list(records[0]["auc_by_group"]) if records else []
+    several = len(groups) > 2
     columns = (
         text("feature"),
         text("kind").detail(),
         estimate("AUC for the group", lambda r: {**r, "value": r["auc"]}),
+        *((Column("group predicted best", "text", lambda r: predicted_group(r["auc_by_group"])),) if several else ()),
         *(Column(f"AUC: {group}", "number", inside("auc_by_group", group)).detail() for group in groups),
         Column("distinct values", "whole", "n_values").detail(),
         Column("people without a value", "whole", "n_missing"),
         Column("note", "long text", lambda r: joined(r["note"], screen["note"])),
     )
-    caption = "How well each feature, and all together, predict the group (AUC): 0.5 is guessing, 1 is perfect"
+    best = "; of several groups, the one predicted best against all others" if several else ""
+    caption = f"How well each feature, and all together, predict the group (AUC){best}: 0.5 is guessing, 1 is perfect"
     missing = "Not available: the audit was run with evidence=False, or a group is too small to hold people out."
     return Table("Proxies", caption, columns, records, (), missing)
 
@@ -93,8 +99,13 @@ def proxies(data: Summary) -> alt.Chart:
 def _proxies(data: Summary) -> str:
     every = data["proxies"]["all_features"]
     known = sorted((f for f in data["proxies"]["features"] if is_number(f["auc"])), key=lambda f: -f["auc"])
-    best = f"; best alone is {shortened(known[0]['feature'], 40)} at {decimal(known[0]['auc'], 2)}" if known else ""
-    return f"All features together predict the group with an AUC of {decimal(every['auc'], 2)}{best} (0.5: chance)."
+    best = ""
+    if known:
+        first = known[0]
+        best = f"; best alone is {shortened(first['feature'], 40)} at {decimal(first['auc'], 2)}"
+        best += f" for {predicted_group(first['auc_by_group'])}" if len(first["auc_by_group"]) > 2 else ""
+    together = predicted_group(every["auc_by_group"])
+    return f"All features together predict {together} with an AUC of {decimal(every['auc'], 2)}{best} (0.5: chance)."
 
 
 class Proxies(Section):

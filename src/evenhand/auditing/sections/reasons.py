@@ -13,18 +13,7 @@ from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.reasons import BASELINE, NO_BASELINE
 from evenhand.auditing.reasons import Reasons as ReasonsGiven
-from evenhand.report.drawing import (
-    STEP,
-    chart_of,
-    check_any,
-    finished,
-    group_color,
-    group_shape,
-    labels_of,
-    lines_of,
-    quantity,
-    tooltips,
-)
+from evenhand.report.drawing import check_any, forest, label_of
 from evenhand.report.formatting import is_number, listed, shortened
 from evenhand.report.section import AuditChart, Section, Summary
 from evenhand.report.tables import (
@@ -49,7 +38,15 @@ NO_REASONS = "Not available: the audit has no reasons."
 def reasons_of(reference: Fitted, sums: AuditSums, reference_group: str, evidence: Evidence | None) -> ReasonsGiven:
     """The reasons of declined people."""
     given, groups = reference.reasons, reference.pool.groups.names
-    found = ReasonsGiven.of(sums.reasons, given.reason_map.names, groups, reference_group, given.n_reasons, BASELINE)
+    found = ReasonsGiven.of(
+        sums.reasons,
+        given.reason_map.names,
+        groups,
+        reference_group,
+        given.n_reasons,
+        BASELINE,
+        None if sums.clustered is None else sums.clustered.declined,
+    )
     note = NO_BASELINE if given.explainer is None else found.note
     found = replace(found, of_features=given.reason_map.of_feature, note=note)
     if evidence is None:
@@ -154,50 +151,18 @@ def reason_rates(data: Summary) -> alt.Chart:
         row for row in (found["rates"] if found else ()) if row["place"] == "any" and is_number(row["rate"]["value"])
     ]
     check_any(rates, (found and found["note"]) or "no one is given a reason")
-    shown = list(dict.fromkeys(row["reason"] for row in rates))[:_MOST_REASONS]
-    reason_label = dict(zip(shown, labels_of(shown), strict=True))
-    groups = list(dict.fromkeys(row["group"] for row in rates))
-    group_label = dict(zip(groups, labels_of(groups), strict=True))
-    rows = [
-        {
-            "label": reason_label[row["reason"]],
-            "group": group_label[row["group"]],
-            "share": row["rate"]["value"],
-            "low": row["rate"]["low"],
-            "high": row["rate"]["high"],
-            "people": row["n"],
-        }
-        for row in rates
-        if row["reason"] in reason_label
-    ]
-    names = list(group_label.values())
-    lines = lines_of(list(reason_label.values()))
-    beside = alt.YOffset("group:N", scale=alt.Scale(domain=names))
-    top = min(1.0, 1.05 * max(row["high"] for row in rows))
-    tooltip = tooltips(
-        "label", "group", ("share", ".1%"), ("low", ".1%", "95% from"), ("high", ".1%", "to"), ("people", ",")
-    )
-    base = chart_of(rows)
-    x = quantity(alt.X, "low", "Share of declined people with the reason", percent=True, domain=[0, top])
-    layers = [
-        base.mark_rule(style="interval").encode(
-            x=x, x2=alt.X2("high:Q"), y=lines, yOffset=beside, color=group_color(names), tooltip=tooltip
-        ),
-        base.mark_point().encode(
-            x=alt.X("share:Q"),
-            y=lines,
-            yOffset=beside,
-            color=group_color(names),
-            shape=group_shape(names),
-            tooltip=tooltip,
-        ),
-    ]
-    height = max(STEP, 14 * len(names)) * len(reason_label)
-    return finished(
-        alt.layer(*layers),
+    frequent = list(dict.fromkeys(row["reason"] for row in rates))[:_MOST_REASONS]
+    return forest(
+        [
+            {**row["rate"], "label": row["reason"], "series": label_of(row["group"]), "people": row["n"]}
+            for row in rates
+            if row["reason"] in frequent
+        ],
+        "Share of declined people with the reason",
         "Points with 95% intervals: share of declined people of each group who are given each reason, the most "
         "frequent reasons first.",
-        height,
+        percent_axis=True,
+        series=list(dict.fromkeys(label_of(row["group"]) for row in rates)),
     )
 
 
@@ -220,8 +185,8 @@ class Reasons(Section):
     key, title, reads = "reasons-given", "Reason codes", "reasons"
     charts = (AuditChart(reason_rates, "Reasons of declined people", _reasons, rate_table, is_wide=True),)
     words: ClassVar = {
-        "principal reasons": "What lowers the score of a declined person the most, measured from the mean of approved "
-        "people; features that share a reason are added up.",
+        "principal reasons": "What counts most against a declined person, measured from the mean of approved people; "
+        "features that share a reason are added up.",
         "rank-biased overlap": "How alike two ordered lists of reasons are, where the first reasons count most: 0 "
         "nothing in common, 1 identical.",
     }

@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import altair as alt
 
-from evenhand.report.drawing import (
-    NothingToDrawError,
-    chart_of,
-    check_any,
-    finished,
-    label_of,
-    lines_of,
-    quantity,
-    tooltips,
-)
+from evenhand.report.drawing import NothingToDrawError, check_any, forest
 from evenhand.report.formatting import is_number, shortened
 from evenhand.report.section import AuditChart, Section, Summary
 from evenhand.report.tables import (
@@ -38,7 +29,7 @@ _CONTROLS = {
     "none": "nothing",
     "financial features": "finances",
     "all inputs": "all inputs",
-    "matched pairs": "matched pairs",
+    "leaves": "finances and label, in leaves",
 }
 _METHODS = {"logit": "logit, average marginal effect", "ols": "least squares"}
 _MOST_LINES = 12
@@ -58,11 +49,12 @@ def regression_table(summary: Summary, column: str | None = None) -> Table:
         text("group"),
         Column("held equal", "text", lambda r: _CONTROLS[r["controls"]]),
         estimate("group minus reference", "effect"),
+        estimate("odds ratio", lambda r: r["effect"].get("odds_ratio") or "", places=2),
         Column("unit", "text", "of/unit").detail(),
         Column("method", "text", _method).detail(),
         Column("standard error", "number", "effect/standard_error").detail(),
         Column("p-value, two-sided", "p", "effect/p_value").detail(),
-        Column("p-value, adjusted", "p", lambda r: "" if r["controls"] == "matched pairs" else r["p_adjusted"]),
+        Column("p-value, adjusted", "p", lambda r: "" if r["controls"] == "leaves" else r["p_adjusted"]),
         Column("people", "whole", "effect/n_people"),
         Column("people, group", "whole", "effect/n_group").detail(),
         Column("columns held equal", "whole", "effect/n_controls").detail(),
@@ -70,13 +62,21 @@ def regression_table(summary: Summary, column: str | None = None) -> Table:
         Column("note", "long text", lambda r: joined(r["effect"]["note"], _lacking(r))),
     )
     within = f" within values of {column}" if column else ""
-    words = f"Outcomes of each group minus those of {found['reference']} by regression{within}"
+    words = f"Outcomes of each group minus those of {found['reference']} by regression{within}{_direction(summary)}"
     highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
     return Table("Regressions", words, columns, records, highlights, _NOT_ASKED)
 
 
+def _direction(summary: Summary) -> str:
+    """Which sign is worse, if the audited value, such as a price, is better the lower it is."""
+    settings = summary["settings"]
+    if settings["favorable"] != "low" or not settings.get("unit"):
+        return ""
+    return f"; in {settings['unit']} as given, so above 0 is worse off"
+
+
 def _method(record: Record) -> str:
-    return "pairs" if record["controls"] == "matched pairs" else _METHODS[record["of"]["method"]]
+    return "reshuffling" if record["controls"] == "leaves" else _METHODS[record["of"]["method"]]
 
 
 def _lacking(record: Record) -> str:
@@ -93,11 +93,10 @@ def regression_notes(summary: Summary) -> tuple[str, ...]:
         "clustered": "clustered by applicant",
     }
     notes = [
-        "A decision is regressed with a logit and shown as an average marginal effect, in shares of people; anything "
-        "else with least squares, in its unit. "
+        "A decision is regressed with a logit and shown as an average marginal effect, in shares of people, and as an "
+        "odds ratio; anything else with least squares, in its unit. "
         f"Standard errors are {errors[found['errors']]}. p-values are adjusted (Holm) over groups and outcomes, and "
-        "over the segments of a column, with the same controls; the table of score gaps adjusts those of matched "
-        "pairs.",
+        "over the segments of a column, with the same controls; the table of score gaps adjusts those in leaves.",
     ]
     finances = found["controls"].get("financial features", ())
     if finances:
@@ -113,53 +112,33 @@ def coefficients(data: Summary) -> alt.Chart:
         raise NothingToDrawError("There are no regressions: run `audit` with `regressions=True` for this chart.")
     spread = {one["outcome"]: one["standard_deviation"] for one in found["outcomes"]}
     several = len({row["group"] for row in found["rows"]}) > 1
-    rows = [_point(row, spread[row["outcome"]], several) for row in found["rows"] if not row["column"]]
-    rows = [row for row in rows if is_number(row["value"])]
+    rows = []
+    for row in (row for row in found["rows"] if not row["column"] and is_number(row["effect"]["value"])):
+        effect, unit = row["effect"], spread[row["outcome"]]
+        label = f"{row['outcome']}: {shortened(row['group'], 30)}" if several else row["outcome"]
+        ends = {k: effect[k] / unit if unit else 0.0 for k in ("value", "low", "high") if is_number(effect[k])}
+        interval = f" ({effect['low']:.4g} to {effect['high']:.4g})" if "low" in ends else ""
+        shown = f"{effect['value']:.4g}{interval}"
+        controls = _CONTROLS[row["controls"]]
+        point = {
+            "label": label,
+            "series": controls,
+            "low": None,
+            "high": None,
+            "shown": shown,
+            "people": effect["n_people"],
+        }
+        rows.append(point | ends)
     check_any(rows, "no regression could be estimated")
     names = list(dict.fromkeys(row["label"] for row in rows))[:_MOST_LINES]
-    rows = [row for row in rows if row["label"] in names]
-    sets = [words for words in _CONTROLS.values() if any(row["controls"] == words for row in rows)]
-    reference, group = shortened(found["reference"], 16), shortened(found["rows"][0]["group"], 16)
-    title = f"{'Group' if several else group} minus {reference}, standard deviations"
-    offset = alt.YOffset("controls:N", sort=None, scale=alt.Scale(domain=sets))
-    base = chart_of(rows)
-    tooltip = tooltips("label", "controls", "shown", ("people", ","))
-    legend, scale = alt.Legend(title="held equal", columns=2), alt.Scale(domain=sets)
-    color = alt.Color("controls:N", sort=None, scale=scale, legend=legend)
-    shape = alt.Shape("controls:N", sort=None, scale=scale, legend=legend)
-    x = quantity(alt.X, "low", title, zero=False)
-    layers = (
-        chart_of([{"at": 0}]).mark_rule(style="zero").encode(x=alt.X("at:Q")),
-        base.mark_rule(strokeWidth=2).encode(
-            x=x, x2=alt.X2("high:Q"), y=lines_of(names), yOffset=offset, color=color, tooltip=tooltip
-        ),
-        base.mark_point(size=60, filled=True, opacity=1).encode(
-            x=alt.X("value:Q", title=title),
-            y=lines_of(names),
-            yOffset=offset,
-            color=color,
-            shape=shape,
-            tooltip=tooltip,
-        ),
+    group = "Group" if several else shortened(found["rows"][0]["group"], 16)
+    return forest(
+        [row for row in rows if row["label"] in names],
+        f"{group} minus {shortened(found['reference'], 16)}, standard deviations",
+        "Points with 95% intervals: effect of the group on each outcome, as more is held equal.",
+        series=[words for words in _CONTROLS.values() if any(row["series"] == words for row in rows)],
+        legend="held equal",
     )
-    description = "Points with 95% intervals: effect of the group on each outcome, as more is held equal."
-    return finished(alt.layer(*layers), description, 18 * len(sets) * len(names) + 8 * len(names))
-
-
-def _point(row: Record, spread: float, several: bool) -> dict[str, Any]:
-    effect = row["effect"]
-    scale = 1 / spread if spread else 0.0
-    ends = {name: effect[name] * scale if is_number(effect[name]) else None for name in ("value", "low", "high")}
-    label = f"{row['outcome']}: {shortened(row['group'], 30)}" if several else row["outcome"]
-    return {
-        "label": label_of(label),
-        "controls": _CONTROLS[row["controls"]],
-        "shown": f"{effect['value']:.4g} ({effect['low']:.4g} to {effect['high']:.4g})"
-        if is_number(effect["low"])
-        else "",
-        "people": effect["n_people"],
-        **ends,
-    }
 
 
 def regression_caption(data: Summary) -> str:
@@ -174,8 +153,8 @@ def regression_caption(data: Summary) -> str:
             parts.append(f"{len(clear)} of {len(among)} with {words} held equal")
     said = ", ".join(parts) or "none could be tested"
     return (
-        f"Differences beyond chance after adjustment: {said}. If a difference disappears as more is held equal, it "
-        "runs through what is held equal."
+        f"Differences beyond chance after adjustment: {said}{_direction(data)}. If a difference disappears as more is "
+        "held equal, it runs through what is held equal."
     )
 
 
@@ -196,13 +175,15 @@ class Regressions(Section):
         "held equal": "What a regression controls for.",
         "average marginal effect": "How much the share of favorable decisions would change if everyone were in the "
         "group rather than in the reference group, all else being equal.",
+        "odds ratio of a logit": "Odds of a favorable decision in the group divided by those in the reference group, "
+        "all else being equal; 1 means equal odds.",
     }
 
     prose = (
         "The same outcomes by regression, as in a fair-lending file: on the group alone, with the financial "
         "features held equal, and with all inputs held equal except those that reveal the group. What remains with "
         "all inputs held equal does not run through them one by one; if decisions follow from the inputs by a "
-        "linear score, nothing remains to be estimated. Matched pairs hold finances and label equal."
+        "linear score, nothing remains to be estimated. Leaves hold finances and label equal."
     )
 
     def tables(self, summary: Summary) -> Sequence[Table]:

@@ -13,10 +13,10 @@ import numpy as np
 from evenhand.arrays import Ints
 from evenhand.auditing.batch import AuditSums
 from evenhand.auditing.fitted import Fitted, own_score
-from evenhand.metrics.disparity.intervals import effective_counts, newcombe
+from evenhand.metrics.disparity.intervals import effective_counts_of_two, newcombe
 from evenhand.metrics.estimate import Estimate, RowWeights, not_estimable
 from evenhand.metrics.outcomes import auc_interval
-from evenhand.report.drawing import chart_of, check_any, finished, label_of, line_of_each, quantity, tooltips
+from evenhand.report.drawing import chart_of, check_any, label_of, lines_by_group, quantity
 from evenhand.report.formatting import decimal, is_number, shortened
 from evenhand.report.section import AuditChart, AuditMetric, Section, Summary, number
 from evenhand.report.tables import Column, Table, estimate, joined, text
@@ -76,10 +76,10 @@ def group_curve(name: str, label: Ints, score: Any, weights: RowWeights, favorab
         return GroupCurve(name, *counted, area, not_estimable(area.note), nan, (), (), ())
     true, false = (np.concatenate([[0.0], np.cumsum(of_label) / of_label.sum()]) for of_label in sums)
     at = int(np.argmax(np.abs(true - false)))
-    x, n = effective_counts(label, 2, (place < at).astype(np.int64), weights)
-    shares, high = x / n, int(true[at] >= false[at])
-    distance = newcombe(x[high], n[high], x[1 - high], n[1 - high], 0.95)
-    error = float(np.sqrt((shares * (1 - shares) / n).sum()))
+    high = int(true[at] >= false[at])
+    x1, n1, x0, n0 = effective_counts_of_two(label, high, 1 - high, (place < at).astype(np.int64), weights)
+    distance = newcombe(x1, n1, x0, n0, 0.95)
+    error = math.sqrt(x1 / n1 * (1 - x1 / n1) / n1 + x0 / n0 * (1 - x0 / n0) / n0)
     shown = own_score(-np.concatenate([[nan], levels]), favorable)
     kept = np.unique([0, at, len(true) - 1, *np.searchsorted(true + false, np.linspace(0, 2, _MOST_POINTS - 2))])
     return GroupCurve(
@@ -133,19 +133,16 @@ def roc(data: Summary) -> alt.Chart:
     x = quantity(alt.X, "false_positive_rate", "False positive rate", percent=True, domain=[0, 1])
     y = quantity(alt.Y, "true_positive_rate", "True positive rate", percent=True, domain=[0, 1])
     ends = [{"false_positive_rate": end, "true_positive_rate": end} for end in (0, 1)]
-    curves = (
-        chart_of(rows)
-        .mark_line()
-        .encode(
-            x=x,
-            y=y,
-            order=alt.Order("true_positive_rate:Q"),
-            **line_of_each(row["group"] for row in rows),
-            tooltip=tooltips("group", ("score", ".3f"), ("true_positive_rate", ".1%"), ("false_positive_rate", ".1%")),
-        )
+    return lines_by_group(
+        rows,
+        x,
+        y,
+        (("score", ".3f"), ("true_positive_rate", ".1%"), ("false_positive_rate", ".1%")),
+        "Lines: ROC curve of each group; the diagonal is guessing.",
+        height=300,
+        guides=[chart_of(ends).mark_line(style="guide").encode(x=x, y=y)],
+        order="true_positive_rate",
     )
-    chart = alt.layer(chart_of(ends).mark_line(style="guide").encode(x=x, y=y), curves)
-    return finished(chart, "Lines: ROC curve of each group; the diagonal is guessing.", 300)
 
 
 def ks(data: Summary) -> alt.Chart:
@@ -156,17 +153,14 @@ def ks(data: Summary) -> alt.Chart:
         if is_number(row["score"])
     ]
     check_any(rows, "no group has people with both labels")
-    lines = (
-        chart_of(rows)
-        .mark_line()
-        .encode(
-            x=quantity(alt.X, "score", "Cutoff", zero=False),
-            y=quantity(alt.Y, "distance", "True minus false positive rate", percent=True),
-            **line_of_each(row["group"] for row in rows),
-            tooltip=tooltips("group", ("score", ".3f"), ("distance", ".1%")),
-        )
+    return lines_by_group(
+        rows,
+        quantity(alt.X, "score", "Cutoff", zero=False),
+        quantity(alt.Y, "distance", "True minus false positive rate", percent=True),
+        (("score", ".3f"), ("distance", ".1%")),
+        "Lines: true minus false positive rate of each group by cutoff; the peak is KS.",
+        height=300,
     )
-    return finished(lines, "Lines: true minus false positive rate of each group by cutoff; the peak is KS.", 300)
 
 
 def _caption(key: str, words: str) -> Any:
@@ -200,7 +194,7 @@ class Roc(Section):
     }
 
     def of(self, reference: Fitted, sums: AuditSums) -> Curves:
-        rows, names = sums.scores, reference.pool.groups.names
+        rows, names = sums.rows, reference.pool.groups.names
         groups = ((name, rows.group == code) for code, name in enumerate(names))
         favorable = reference.settings.favorable or "high"
         return Curves(

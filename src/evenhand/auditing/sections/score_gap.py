@@ -9,11 +9,23 @@ from typing import Any, ClassVar
 import altair as alt
 
 from evenhand.auditing.evidence import gap_key, input_key
-from evenhand.metrics.score_gap import FEW_DEGREES
-from evenhand.report.drawing import MOST_FEATURES, NothingToDrawError, estimate_row, forest, size_of
-from evenhand.report.formatting import decimal, interval, shortened
+from evenhand.report.drawing import (
+    MOST_FEATURES,
+    NothingToDrawError,
+    chart_of,
+    estimate_row,
+    finished,
+    forest,
+    guide_x,
+    quantity,
+    size_of,
+    tooltips,
+)
+from evenhand.report.formatting import capital, count, decimal, interval, is_number, percent, shortened
 from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
-from evenhand.report.tables import NOTE, Column, Record, Table, estimate, text
+from evenhand.report.tables import NOTE, SIGNIFICANT, Column, Highlight, Record, Table, estimate, text
+
+_NOT_TESTED = "finances are equal here: its part comes from how they interact with other inputs, and is not tested"
 
 
 def largest_gap(summary: Summary) -> Mapping[str, Any]:
@@ -45,7 +57,11 @@ def score_gap_table(summary: Summary) -> Table:
             for part, key, unit, p_adjusted, need in parts
             if not lacking(summary, need)
         ]
-        records += [{**row, **named, "part": row["feature"], "unit": gap["unit"]} for row in gap["features"]]
+        for row in gap["features"]:
+            record = {**row, **named, "part": row["feature"], "unit": gap["unit"]}
+            if is_number(row["value"]) and not is_number(row["p_adjusted"]):
+                record |= {"p_adjusted": "", "note": row["note"] or _NOT_TESTED}
+            records.append(record)
     columns = (
         text("group"),
         text("reference"),
@@ -57,8 +73,131 @@ def score_gap_table(summary: Summary) -> Table:
         Column("smallest gap that a single test finds in 80% of cases", "number", "detectable", where="workbook"),
         NOTE,
     )
-    caption = "Score gap at equal finances, group minus reference group, in total and by input, with 95% intervals."
+    caption = (
+        f"Score gap at equal finances, group minus reference group{_direction(summary)}, in total and by input, with "
+        "95% intervals; those of inputs hold for all inputs at once."
+    )
     return Table("Score gap", caption, columns, records, if_empty=NO_EVIDENCE)
+
+
+def segment_gap_table(summary: Summary) -> Table:
+    """The score gap among people with one value of a column of `by`."""
+    columns = (
+        text("column"),
+        text("value"),
+        text("group"),
+        text("reference"),
+        Column("people compared", "whole", "n_people"),
+        Column("people in leaves with one group", "whole", "n_alone").detail(),
+        estimate("gap", "total"),
+        text("unit"),
+        Column("p-value, two-sided", "p", "total/p_value"),
+        Column("p-value, adjusted", "p", "p_adjusted"),
+        Column("note", "long text", "total/note"),
+    )
+    drawn = ", in the first draw of the groups" if "drawn_groups" in summary else ""
+    caption = (
+        f"Score gap at equal finances among people with one value of a column of `by`{drawn}; p-values are adjusted "
+        "over the rows of the column (Holm)."
+    )
+    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence")]
+    return Table("Score gap by segment", caption, columns, summary.get("segment_gaps", ()), highlights)
+
+
+def _shuffles(summary: Summary, *, is_input: bool) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The largest gap, and how it, or its clearest input, is distributed over shuffles.
+
+    Raises
+    ------
+    NothingToDrawError
+        If there are no shuffles.
+    """
+    gap = largest_gap(summary)
+    for shuffles in gap["shuffles"]:
+        if (shuffles["feature"] is not None) == is_input and is_number(shuffles["observed"]):
+            return gap, shuffles
+    if gap["shuffles"] and is_input:
+        raise NothingToDrawError("There is nothing to draw: no input other than finances makes a difference.")
+    why = gap["total"]["note"] or "the gap is a mean over draws of the groups, each with its own shuffles"
+    raise NothingToDrawError(f"There is nothing to draw: {why}.")
+
+
+def _bars(shuffles: Mapping[str, Any]) -> list[dict[str, float]]:
+    total, edges = sum(shuffles["counts"]), shuffles["edges"]
+    return [
+        {"from": low, "to": high, "share": n / total}
+        for low, high, n in zip(edges, edges[1:], shuffles["counts"], strict=False)
+    ]
+
+
+def _share_of_shuffles(shuffles: Mapping[str, Any], p_value: float) -> str:
+    """In how many shuffles something was at least as large, given its p-value."""
+    if not shuffles["is_drawn"]:
+        return "less than 0.1% of shuffles" if p_value < 0.001 else f"{percent(p_value)} of shuffles"
+    n = round(sum(shuffles["counts"]))
+    n_as_large = round(p_value * (n + 1)) - 1  # the actual groups count as a shuffle
+    share = f" ({percent(n_as_large / n)})" if n_as_large else ""
+    return f"{count(n_as_large) if n_as_large else 'none'} of {count(n)} shuffles{share}"
+
+
+def _shuffle_table(summary: Summary, name: str, *, is_input: bool) -> Table:
+    try:
+        gap, shuffles = _shuffles(summary, is_input=is_input)
+    except NothingToDrawError:
+        part, records = "the gap", []
+    else:
+        part = f"{shuffles['feature'] or 'the gap'}, {gap['group']} minus {gap['reference']}, {gap['unit']}"
+        records = _bars(shuffles)
+    columns = (Column("from", places=4), Column("to", places=4), Column("share of shuffles", "share", "share"))
+    caption = f"Shares of shuffles by what they make of {part}."
+    return Table(name, caption, columns, records, if_empty=NO_EVIDENCE, needs=("inputs",) if is_input else ())
+
+
+def shuffled_gap_table(summary: Summary) -> Table:
+    """The score gap after reshuffling the groups."""
+    return _shuffle_table(summary, "Shuffled gap", is_input=False)
+
+
+def shuffled_input_table(summary: Summary) -> Table:
+    """The part of the clearest input after reshuffling the groups."""
+    return _shuffle_table(summary, "Shuffled input", is_input=True)
+
+
+def _histogram(summary: Summary, *, is_input: bool) -> alt.Chart:
+    gap, shuffles = _shuffles(summary, is_input=is_input)
+    observed, part = shuffles["observed"], shortened(shuffles["feature"] or "gap", 24)
+    bars = chart_of(_bars(shuffles)).mark_bar(style="floor", fillOpacity=0.5)
+    bars = bars.encode(
+        x=quantity(alt.X, "from", _axis(summary, gap), nice=False, zero=False).bin("binned"),
+        x2=alt.X2("to:Q"),
+        y=quantity(alt.Y, "share", "Share of shuffles", percent=True),
+        tooltip=tooltips(("from", ".4f"), ("to", ".4f"), ("share", ".1%", "share of shuffles")),
+    )
+    words = f"actual {'part' if is_input else 'gap'} {decimal(observed)}"
+    line = guide_x(observed, words, "compared", "left" if observed < 0 else "right")
+    return finished(
+        alt.layer(bars, *line),
+        f"Histogram: the {part} after the groups were reshuffled within leaves, around 0; a line marks the actual one, "
+        f"{decimal(observed)} {gap['unit']}.",
+        200,
+    )
+
+
+def shuffled_gap(data: Summary) -> alt.Chart:
+    """The score gap after reshuffling the groups among people with the same finances, and the actual one."""
+    return _histogram(data, is_input=False)
+
+
+def shuffled_input(data: Summary) -> alt.Chart:
+    """The part of the clearest input after reshuffling the groups, and the actual one."""
+    return _histogram(data, is_input=True)
+
+
+def _axis(summary: Summary, gap: Mapping[str, Any]) -> str | list[str]:
+    """The title of an axis of gaps, on two lines if it is long."""
+    sides = f"{shortened(gap['group'], 16)} minus {shortened(gap['reference'], 16)}"
+    unit = f"{gap['unit']}{' of the favorable outcome' if _is_risk(summary) else ''}"
+    return f"{sides}, {unit}" if len(sides) + len(unit) < 40 else [sides, unit]
 
 
 def score_gap(data: Summary) -> alt.Chart:
@@ -69,12 +208,15 @@ def score_gap(data: Summary) -> alt.Chart:
         estimate_row("all inputs together" if inputs else "in total", gap["total"]),
         *(estimate_row(f["feature"], f) for f in inputs),
     ]
-    group, reference = shortened(gap["group"], 16), shortened(gap["reference"], 16)
     return forest(
         rows,
-        f"{group} minus {reference}, {gap['unit']}",
+        _axis(data, gap),
         "Points with 95% intervals: score gap at equal finances, in total and through each input.",
     )
+
+
+def _is_risk(summary: Summary) -> bool:
+    return summary["settings"]["favorable"] == "low" and not lacking(summary, "probability")
 
 
 def _score_gap(data: Summary) -> str:
@@ -82,10 +224,32 @@ def _score_gap(data: Summary) -> str:
     total = gap["total"]
     label = "" if lacking(data, "labels") else " and label"
     parts = "" if lacking(data, "inputs") else "; the inputs below sum to it"
-    side = "; below 0, the group is worse off" if lacking(data, "probability") else ""
     return (
         f"At equal finances{label}, {shortened(gap['group'], 40)} minus {shortened(gap['reference'], 40)} is "
-        f"{decimal(total['value'])} {gap['unit']} ({interval(total['low'], total['high'])}){side}{parts}."
+        f"{decimal(total['value'])} {gap['unit']} ({interval(total['low'], total['high'])}){_direction(data)}{parts}."
+    )
+
+
+def _direction(summary: Summary) -> str:
+    """Which sign of a gap is bad, where a low score need not be."""
+    if lacking(summary, "probability"):
+        is_turned = summary["settings"]["favorable"] == "low" and summary["settings"].get("unit")
+        return f"; {'above' if is_turned else 'below'} 0, the group is worse off"
+    return "; of the favorable outcome, so below 0 the group is rated riskier" if _is_risk(summary) else ""
+
+
+def _shuffled_gap(data: Summary) -> str:
+    gap, shuffles = _shuffles(data, is_input=False)
+    share = _share_of_shuffles(shuffles, gap["total"]["p_value"])
+    return f"Bars: gaps after reshuffling the groups. Line: the actual gap. As large, on either side of 0: {share}."
+
+
+def _shuffled_input(data: Summary) -> str:
+    gap, shuffles = _shuffles(data, is_input=True)
+    row = next(row for row in gap["features"] if row["feature"] == shuffles["feature"])
+    return (
+        f"Bars: the part of {shortened(shuffles['feature'], 40)}, which stands out most, after reshuffling the groups. "
+        f"Line: the actual part. Any input stood out as much in {_share_of_shuffles(shuffles, row['p_adjusted'])}."
     )
 
 
@@ -94,38 +258,83 @@ def _unit_words(unit: str) -> str:
 
 
 def _gap_numbers(estimate: Mapping[str, Any], sign: float) -> tuple[float, float, float]:
-    """Value, standard error and degrees of freedom; no standard error if the audit did not test it."""
+    """Value, standard error and degrees of freedom."""
     value, error, df = (number(estimate[name]) for name in ("value", "standard_error", "df"))
-    if error == 0:
-        return value * sign, 0.0, math.inf
-    return value * sign, error if df >= FEW_DEGREES else math.nan, df
+    return value * sign, error, math.inf if error == 0 else df
 
 
 class ScoreGap(Section):
     """Differences in score between comparable people of two groups."""
 
     key, title, is_pooled, is_logged = "score-gap", "Score gap at equal finances", True, False
-    charts = (AuditChart(score_gap, "Score gap at equal finances", _score_gap, score_gap_table, is_wide=True),)
+    charts = (
+        AuditChart(score_gap, "Score gap at equal finances", _score_gap, score_gap_table, is_wide=True),
+        AuditChart(shuffled_gap, "The gap among reshuffled groups", _shuffled_gap, shuffled_gap_table),
+        AuditChart(shuffled_input, "The clearest input among reshuffled groups", _shuffled_input, shuffled_input_table),
+    )
     words: ClassVar = {
         "score gap": "Difference in score between comparable people of two groups at equal finances and label, group "
         "minus reference group.",
+        "leaf": "About 20 to 40 people with the same label and alike finances. Everyone in it is given the same "
+        "finances, so what still differs between two of them is not finances.",
+        "reshuffle": "Deal the groups of the people in a leaf out again at random, many times. It shows how large a "
+        "gap would be if the group played no role.",
         "log-odds": "The logarithm of the odds of the favorable outcome; near even odds, 0.1 is 2.5 points of "
         "probability.",
     }
 
     def paragraphs(self, summary: Summary) -> Sequence[str]:
-        if lacking(summary, "inputs"):
+        if not summary["evidence"]:
+            return ()
+        gap, has_inputs = largest_gap(summary), not lacking(summary, "inputs")
+        alike = "alike finances" if lacking(summary, "labels") else "the same label and alike finances"
+        n_people, n_reference = summary["data"]["n_people"], summary["data"]["n_reference"]
+        size = " of about 20 to 40" if 4 * (n_reference or n_people) >= n_people else ""  # else of more
+        equal = (
+            "and everyone in a leaf was given the same finances. What still differs between two people of a leaf is "
+            "not finances; what it has to do with their actual finances is removed by a regression."
+            if has_inputs
+            else "and a regression removed what their finances still explain within a leaf."
+        )
+        sums = (
+            "The gap is the sum of the parts that run through each input. An input that predicts the group can carry "
+            "the gap even if the model does not see the group."
+        )
+        return (
+            f"Applicants with {alike} were put into leaves{size}, {equal} {self._result(summary, gap)}",
+            *((sums,) if has_inputs else ()),
+        )
+
+    def _result(self, summary: Summary, gap: Mapping[str, Any]) -> str:
+        """What the shuffles showed."""
+        sides = f"{shortened(gap['group'], 40)} and {shortened(gap['reference'], 40)}"
+        n = gap["n_alone"]
+        people = "1 person is in a leaf" if n == 1 else f"{count(n)} people are in leaves"
+        alone = (
+            f" {people} with only one of these groups, and say{'s' if n == 1 else ''} nothing about a gap." if n else ""
+        )
+        p_value, shuffles = gap["total"]["p_value"], next(iter(gap["shuffles"]), None)
+        if not is_number(p_value):
+            return f"{capital(gap['total']['note'])}.{alone}"
+        if shuffles is None:
             return (
-                "Each person is compared with the nearest people of a different group. The remaining difference in "
-                "finances between them is held equal by a regression; the rest is a difference between groups at equal "
-                "finances.",
+                "In each draw of the groups, they were reshuffled within leaves to see how far chance alone moves a "
+                f"gap; gaps and errors of all draws were pooled.{alone}"
+            )
+        share = _share_of_shuffles(shuffles, p_value)
+        if shuffles["is_drawn"]:
+            return (
+                "Then the groups of the people in a leaf were reshuffled: dealt out again at random. A gap between "
+                f"{sides} as large as the actual one came up in {share}.{alone}"
             )
         return (
-            "Each person is given the finances of a comparable person of the other group, and the two scores are "
-            "compared. What remains is a difference between groups at equal finances. It is the sum of the parts that "
-            "run through each input. An input that predicts the group can carry the gap even if the model does not see "
-            "the group.",
+            "If the groups of the people in a leaf were reshuffled, that is, dealt out again at random, a gap between "
+            f"{sides} as large as the actual one would come up in {share}: the groups are so large that a normal "
+            f"distribution stands for the shuffles.{alone}"
         )
+
+    def tables(self, summary: Summary) -> Sequence[Table]:
+        return (segment_gap_table(summary),) if summary.get("segment_gaps") else ()
 
     def summary_rows(self, summary: Summary) -> Iterable[SummaryRow]:
         if not summary["evidence"]:
@@ -133,8 +342,10 @@ class ScoreGap(Section):
         gap, scope = summary["score_gap"], summary.get("scope")
         side = f"{gap['group']} minus {gap['reference']}, at equal finances"
         if "value" in gap and scope and scope["outcome"] == "value":
-            worse = f"{side}; below 0, worse off"
+            worse = f"{side}{_direction(summary)}"
             yield f"score gap, {scope['unit']}", gap["value"], gap["value"]["note"] or worse, "scores"
+        elif _is_risk(summary):
+            side += "; below 0, riskier"
         for key, words, need in (
             ("logit", "log-odds", "probability"),
             ("probability", "probability", "probability"),
@@ -158,7 +369,7 @@ class ScoreGap(Section):
                     "score_gap",
                     f"score gap in {_unit_words(unit or gap['unit'])}{of_groups}",
                     *_gap_numbers(gap[name], sign),
-                    note=gap[name]["note"],
+                    note=gap[name]["note"] if gap[name]["standard_error"] else "",
                     finding=None if unit else "score_gap",
                     unit=unit or gap["unit"],
                     groups=groups,
@@ -166,12 +377,13 @@ class ScoreGap(Section):
                     sign=sign,
                 )
             for row in gap["features"]:
+                is_tested = is_number(row["p_adjusted"])
                 yield AuditMetric(
                     input_key(row["feature"], *groups),
                     "inputs",
                     row["feature"] + (of_groups if len(gaps) > 1 else ""),
-                    *_gap_numbers(row, sign),
-                    note=row["note"],
+                    *(_gap_numbers(row, sign) if is_tested else (number(row["value"]) * sign, math.nan, math.inf)),
+                    note=(row["note"] if row["standard_error"] else "") if is_tested else row["note"] or _NOT_TESTED,
                     finding="inputs",
                     unit=gap["unit"],
                     groups=groups,

@@ -233,7 +233,7 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
         raise InvalidInputError(
             f"--positive-label {columns.positive_label!r} is not a value of the label of {source.name!r}."
         )
-    if len(labels) < 2:
+    if columns.label and len(labels) < 2:
         raise InvalidInputError(f"{source.name!r} holds only the label {labels[0]}; both 0 and 1 are needed.")
     if n_usable <= n_people:
         return np.sort(lowest), "all people of the source"

@@ -21,12 +21,13 @@ import pyarrow.parquet as pq
 import torch
 from numpy.typing import NDArray
 
-from evenhand._version import __version__
 from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batches import BatchOutput, BatchRecord, Merged, PairNulls
 from evenhand.auditing.fitted import Fitted
 from evenhand.exceptions import InvalidInputError, StreamError
+from evenhand.metrics.score_gap import LeafPeople
 from evenhand.metrics.triples import Parts, Triples, range_limits, smallest_row, triples_by_range
+from evenhand.system import __version__
 from evenhand.system.files import remove_stale, write_atomically
 from evenhand.system.threads import Crew, Later
 
@@ -104,7 +105,7 @@ _ROWS_AT_ONCE = 4096  # rows that are split into columns while they are in the p
 # Integers are stored in as few bytes as possible on disk, and converted to wider types in memory for calculation.
 _ON_DISK = {
     **dict.fromkeys(("person", "unit"), np.int64),
-    **dict.fromkeys(("person_row", "other", "own", "match"), np.int32),
+    **dict.fromkeys(("person_row", "other", "own"), np.int32),
     **dict.fromkeys(("bucket", "group", "other_group", "n_within", "n_between", "n_declined"), np.int16),
     **dict.fromkeys(("label", "rank"), np.int8),
 }
@@ -276,6 +277,10 @@ _COLUMN_TYPES = {
 }
 
 
+# A batch has some of these; the last one marks it as finished.
+_ENDINGS = ("pairs", "reasons", "screened.parquet", "triples.npy", "index.npy", "nulls.npz", "leaves.npz", "npz")
+
+
 def _name(number: int, ending: str) -> str:
     """Path of a file of a batch; the tables of pairs and of reasons have separate folders."""
     is_table = ending in ("pairs", "reasons")
@@ -306,6 +311,7 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
         contents["triples.npy"] = _npy(stored, order)
         contents["index.npy"] = _npy({"distance": triples.distance, "smallest_row": lowest.astype(np.int32)}, order)
         contents["nulls.npz"] = pa.py_buffer(encode(output.nulls))
+        contents["leaves.npz"] = pa.py_buffer(encode(output.leaf_people))
     contents["npz"] = pa.py_buffer(encode(record))
     return {_name(record.number, ending): content for ending, content in contents.items()}
 
@@ -333,7 +339,7 @@ class Store:
             If it is a file, or not writable.
         """
         try:
-            folder.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(0o700, parents=True, exist_ok=True)
             with write_atomically(folder / ".writable") as temporary:
                 temporary.write_text("", encoding="utf-8")
             (folder / ".writable").unlink()
@@ -351,9 +357,21 @@ class Store:
         """Numbers of the batches that have all their files."""
         return {int(path.stem) for path in (self.folder / "batches").glob("[0-9]*.npz") if path.stem.isdigit()}
 
-    def write(self, files: BatchFiles) -> None:
-        """Keep the output of a batch; the file that marks it as finished comes last."""
-        for name, content in files.items():
+    def write(self, number: int, files: Mapping[str, pa.Buffer | bytes]) -> None:
+        """Keep the output of a batch; the file that marks it as finished comes last.
+
+        Raises
+        ------
+        StreamError
+            If these are not the files of the batch: they may come from a different machine.
+        """
+        names = [_name(number, ending) for ending in _ENDINGS]
+        are_known = isinstance(files, Mapping) and names[-1] in files and files.keys() <= set(names)
+        if not are_known or not all(isinstance(content, (pa.Buffer, bytes)) for content in files.values()):
+            raise StreamError(
+                f"A worker answered with something other than the files of batch {number}; nothing of it was kept."
+            )
+        for name, content in ((name, files[name]) for name in names if name in files):
             with write_atomically(self.folder / name) as temporary, temporary.open("wb") as file:
                 file.write(content)
 
@@ -430,7 +448,7 @@ class Store:
 
 
 MANIFEST = "manifest.json"
-_FORM = "evenhand.stream/4"
+_FORM = "evenhand.stream/5"
 _PROBE_PEOPLE = 64
 _SAME = 1e-4  # scores of the same model agree better than this on any machine
 
@@ -497,6 +515,17 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     return changes
 
 
+def _codes_of_splits(merged: Merged) -> dict[int, dict[str, Ints]]:
+    """For each batch, how its codes of the columns to split by map to those of all batches."""
+    values = {name: tuple(counts) for name, counts in merged.sums.approvals.items()}
+    return {
+        number: {
+            name: np.array([values[name].index(value) for value in texts], dtype=np.int64) for name, texts in by.items()
+        }
+        for number, by in merged.by_values.items()
+    }
+
+
 _RANGES, _FEWEST_IN_RANGE, _MOST_IN_RANGE = 64, 50_000, 200_000  # enough work for many cores
 
 
@@ -515,17 +544,20 @@ class StoredBatches(Store):
     all_numbers: Sequence[int]
     crew: Crew
 
+    def leaf_people(self, merged: Merged) -> Iterable[LeafPeople]:
+        """The people of all batches in their leaves."""
+        codes, file = _codes_of_splits(merged), self._file
+
+        def read(number: int) -> LeafPeople:
+            people = load(file(number, "leaves.npz"), LeafPeople)
+            return replace(people, by={name: codes[number][name][values] for name, values in people.by.items()})
+
+        return Later(read, merged.numbers)
+
     def triples(self, merged: Merged, limits: Sequence[float], n_reference: int) -> Parts:
         """The triples of all batches, with each person's number within limits of distance."""
         assert merged.sums.evidence is not None
-        values = {name: tuple(counts) for name, counts in merged.sums.approvals.items()}
-        codes = {
-            number: {
-                name: np.array([values[name].index(value) for value in texts], dtype=np.int64)
-                for name, texts in by.items()
-            }
-            for number, by in merged.by_values.items()
-        }
+        codes = _codes_of_splits(merged)
 
         def write_near(number: int) -> None:
             near = read_triples([self.slice_of(number, codes[number])]).within(limits).n_near

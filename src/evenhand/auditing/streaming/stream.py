@@ -35,18 +35,26 @@ from evenhand.auditing.fitted import (
 from evenhand.auditing.identity import reference_hash
 from evenhand.auditing.options import AuditOptions, StreamOptions
 from evenhand.auditing.result import AuditResult
-from evenhand.auditing.sample import ExplainedPairs, PairSample
+from evenhand.auditing.sample import ExplainedPairs
 from evenhand.auditing.sections.proxies import PROXY_PEOPLE
 from evenhand.auditing.streaming.engines.dask import run_on_dask
 from evenhand.auditing.streaming.engines.local import BatchWork, run_locally, run_on_executor
 from evenhand.auditing.streaming.engines.spark import at_rest, run_on_spark
 from evenhand.auditing.streaming.source import Source, hash_limit, lowest_rows, open_source, read_rows, sample_reference
 from evenhand.auditing.streaming.store import Store, StoredBatches, check_resumable, encode, writing
-from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
+from evenhand.exceptions import (
+    DataFileError,
+    EvenhandError,
+    InvalidInputError,
+    InvalidTypeError,
+    StreamError,
+    first_line,
+)
 from evenhand.inputs.identity import fingerprint_plain, fingerprint_table
 from evenhand.inputs.people import CHECKED_ROWS, Columns, check_counted, unasked, without_unfit
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.tables import open_table, typed
+from evenhand.inputs.tables.open import name_of_input
 from evenhand.inputs.tables.raw import shown
 from evenhand.inputs.validation import check_columns, check_group_names
 from evenhand.models.dispatch import input_columns
@@ -66,7 +74,7 @@ def audit_stream(
     model: Any,
     source: Any,
     *,
-    label: str,
+    label: str | None = None,
     group: str | Sequence[str],
     financial_features: Sequence[str],
     out: str | os.PathLike[str],
@@ -93,7 +101,7 @@ def audit_stream(
         order. Anything but Parquet is converted to Parquet in `out` once. With ``engine="spark"``, also the name of a
         Spark table, or a DataFrame, whose rows Spark writes to ``out/rows`` in the order of `ids`.
     label, group
-        Columns of the outcome, and of the protected attribute; several are intersected.
+        Columns of the outcome, None if there is none yet, and of the protected attribute; several are intersected.
     financial_features
         Columns on which people are compared.
     out
@@ -159,7 +167,7 @@ def audit_stream(
     named = input_columns(model) if roles.features is None else roles.features
     used = Columns.among(
         raw.schema.names,
-        label,
+        label or "",
         group,
         replace(roles, features=None if named is None else tuple(named)),
         financial=options.financial_features,
@@ -180,7 +188,7 @@ def audit_stream(
     if checked := unasked(used, asked):
         first = read_rows(people, np.arange(min(people.n_rows, CHECKED_ROWS)), checked).to_pandas(use_threads=False)
     used, left_out = without_unfit(used, first, asked=asked, is_named=named is not None)
-    on_label = notes_on_label(label, options.favorable) if roles.positive_label is None else ()
+    on_label = notes_on_label(label, roles.positive_label or options.favorable)
     work, table, origin, notes = _planned(model, used, people, store, reference, reading, options, how)
     check_resumable(
         store,
@@ -189,8 +197,12 @@ def audit_stream(
         source=content,
         reference=fingerprint_table(table.to_pandas()),
         settings={
-            # Limits do not affect batches.
-            **{name: value for name, value in asdict(work.fitted.settings).items() if name != "limits"},
+            # Limits and the reference group do not affect batches.
+            **{
+                name: value
+                for name, value in asdict(work.fitted.settings).items()
+                if name not in ("limits", "reference_group")
+            },
             **asdict(used),
             **asdict(reading),
             "batch_rows": how.batch_rows,
@@ -201,6 +213,8 @@ def audit_stream(
     )
     with Workers(n_cores() if how.n_jobs is None else how.n_jobs) as pool:
         run_batches(work, how, progress, pool)
+        if raw.fingerprint() != content:
+            raise DataFileError(f"{raw.where} changed while it was audited; audit it again, in a different folder.")
         return_freed_memory()
         hashes, warnings = {"source files": content, **versions}, (*people.columns.notes, *on_label, *left_out)
         try:
@@ -262,7 +276,7 @@ def _planned(
         raise type(error)(f"The reference: {error}") from None
     check_group_names(pool.groups.counts, "reference")
     labels = np.unique(pool.labels)
-    if len(labels) < 2:
+    if pool.has_labels and len(labels) < 2:
         raise InvalidInputError(f"The reference holds only the label {labels[0]}; both 0 and 1 are needed.")
     check_finances_apart(pool, financial)
     if options.favorable is None:
@@ -397,6 +411,7 @@ def _finished(
             n_reference=len(pool) if is_drawn else None,
             notes=notes,
             hashes={**hashes, **({"reference": reference_hash(pool)} if is_drawn else {})},
+            files={"data file": name_of_input(people.name)},
             stream={
                 "n_batches": n,
                 "batch_rows": how.batch_rows,
@@ -407,21 +422,15 @@ def _finished(
             advance=advance,
         )
         result = replace(result, warnings=(*warnings, *result.warnings))
-        _save_sample(store.folder / "sample", result.pairs_sample)
+        sample, folder = result.pairs_sample.to_dict(), store.folder / "sample"
+        for name in ("pairs", "values", "match_values"):
+            with write_atomically(folder / f"{name}.parquet") as temporary:
+                sample.pop(name).to_parquet(temporary, index=False)
+        with write_atomically(folder / "sample.npz") as temporary:
+            temporary.write_bytes(encode(sample))
         advance("sample of pairs")
         result.to_json(store.folder / "audit.json")
     return result
-
-
-def _save_sample(folder: Path, sample: PairSample) -> None:
-    """Keep a sample beside the pairs."""
-    content = sample.to_dict()
-    for name in ("pairs", "values", "match_values"):
-        del content[name]
-        with write_atomically(folder / f"{name}.parquet") as temporary:
-            getattr(sample, name).to_parquet(temporary, index=False)
-    with write_atomically(folder / "sample.npz") as temporary:
-        temporary.write_bytes(encode(content))
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,9 +6,12 @@ import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
 from typing import Any
+from urllib.parse import unquote
 
 import pyarrow as pa
+from pyarrow.fs import FileSystem
 
 from evenhand.exceptions import DataFileError, InvalidInputError, first_line
 from evenhand.inputs.tables.arrow import StreamedTable
@@ -49,8 +52,8 @@ class LakeName:
         >>> print(LakeName.of("delta.parquet"))
         None
         """
-        found = _NAME.fullmatch(text)
-        return None if found is None else cls(found[1], found[2], None if found[3] is None else int(found[3]))
+        match = _NAME.fullmatch(text)
+        return None if match is None else cls(match[1], match[2], None if match[3] is None else int(match[3]))
 
     def __str__(self) -> str:
         return self.latest + ("" if self.version is None else f"@{self.version}")
@@ -63,6 +66,9 @@ class LakeName:
 
 _DELTA_ROWS = 1 << 17
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+_NOT_BELOW = re.compile(
+    r"[A-Za-z][A-Za-z0-9+.-]*:|/|.*[\\\x00-\x1f]", re.DOTALL
+)  # addresses, and what URLs read as ../
 
 
 def delta_table(name: LakeName) -> StreamedTable:
@@ -74,7 +80,7 @@ def delta_table(name: LakeName) -> StreamedTable:
     Raises
     ------
     DataFileError
-        If there is no such table or version.
+        If there is no such table or version, or its log names a file that is not below its folder.
     MissingExtraError
         If deltalake is not installed.
     """
@@ -98,12 +104,32 @@ def delta_table(name: LakeName) -> StreamedTable:
         if name.version is not None:
             table.load_as_version(name.version)
         version = table.version()
+        root = Path(FileSystem.from_uri(table.table_uri)[1]) if table.table_uri.startswith("file:") else None
+        for path in pa.table(table.get_add_actions(flatten=True)).column("path").to_pylist():
+            if not _is_below(path, root):
+                raise _elsewhere(name, path)
         return StreamedTable(
             str(name),
             lambda: _delta_batches(deltalake, table),
             version=f"version {version} of the Delta table {table.metadata().id}",
             identity=f"delta:{table.metadata().id}:{version}",
         )
+
+
+def _is_below(path: str, root: Path | None) -> bool:
+    """Whether a path in the log of a table stays below the table's folder, which is None in a store."""
+    while (plain := unquote(path)) != path:
+        path = plain
+    if _NOT_BELOW.match(path) or ".." in PurePosixPath(path).parts:
+        return False
+    return root is None or (root / path).resolve().is_relative_to(root.resolve())
+
+
+def _elsewhere(name: LakeName, path: str) -> DataFileError:
+    return DataFileError(
+        f"{name.latest!r} names a file outside the folder or the store of the table, {shown(path)!r}; only the files "
+        "of the table itself are read: copy the table, so that it has all of its files."
+    )
 
 
 def _delta_batches(deltalake: Any, table: Any) -> Any:
@@ -120,6 +146,8 @@ def _delta_batches(deltalake: Any, table: Any) -> Any:
 
 
 _METADATA = ".metadata.json"
+_CODE = ("py-io-impl", "py-catalog-impl", "s3.retry-strategy-impl")  # properties that name a class to be called
+_SETTINGS = ".pyiceberg.yaml"
 
 
 def iceberg_table(name: LakeName) -> StreamedTable:
@@ -128,16 +156,17 @@ def iceberg_table(name: LakeName) -> StreamedTable:
     The name consists of a catalog, as configured for pyiceberg, a slash, and the table: `lending/bank.loans`. Or it is
     the path of a metadata file of the table.
 
+    The properties in a table's metadata choose neither code nor a store: files are opened as the user, or the catalog
+    that the user configured, says, and only those in the folder or the store of the metadata file.
+
     Raises
     ------
     DataFileError
-        If there is no such catalog, table or snapshot, or it has no rows.
+        If there is no such catalog, table or snapshot, it has no rows, it names code to run or a file elsewhere.
     MissingExtraError
         If pyiceberg is not installed.
     """
     optional_module("pyiceberg", "An Iceberg table", "pyiceberg", "iceberg")
-    from pyiceberg.catalog import load_catalog
-    from pyiceberg.table import StaticTable
 
     catalog, _, identifier = name.place.partition("/")
     is_file = name.place.endswith(_METADATA)
@@ -147,7 +176,7 @@ def iceberg_table(name: LakeName) -> StreamedTable:
             f"{_METADATA}."
         )
     with reading(repr(str(name))):
-        table: Any = StaticTable.from_metadata(name.place) if is_file else load_catalog(catalog).load_table(identifier)
+        table = _table_of_file(name) if is_file else _table_of_catalog(name, catalog, identifier)
         snapshot = table.current_snapshot() if name.version is None else table.snapshot_by_id(name.version)
         if snapshot is None:
             known = ", ".join(str(entry.snapshot_id) for entry in table.history()) or "none"
@@ -159,6 +188,77 @@ def iceberg_table(name: LakeName) -> StreamedTable:
             version=f"snapshot {snapshot.snapshot_id} of the Iceberg table {table.metadata.table_uuid}",
             identity=f"iceberg:{table.metadata.table_uuid}:{snapshot.snapshot_id}",
         )
+
+
+def _table_of_file(name: LakeName) -> Any:
+    """The table of a metadata file. `StaticTable.from_metadata` would call the classes that its properties name."""
+    from pyiceberg.catalog.noop import NoopCatalog
+    from pyiceberg.io import load_file_io
+    from pyiceberg.serializers import FromInputFile
+    from pyiceberg.table import StaticTable
+
+    files = load_file_io(location=name.place)
+    metadata = FromInputFile.table_metadata(files.new_input(name.place))
+    _check_properties(name, metadata.properties)
+    files = _confined(files, name.place, name)
+    return StaticTable(("static-table", name.place), metadata, name.place, files, NoopCatalog("static-table"))
+
+
+def _table_of_catalog(name: LakeName, catalog: str, identifier: str) -> Any:
+    from pyiceberg.catalog import load_catalog
+
+    homes = {Path.home().resolve(), Path(os.environ.get("PYICEBERG_HOME") or Path.home()).resolve()}
+    if Path(_SETTINGS).is_file() and Path.cwd() not in homes:
+        raise DataFileError(
+            f"The working folder has a {_SETTINGS}, which may have come with the data, and such a file can name code "
+            "to run: move it to your home folder, or set PYICEBERG_HOME to its folder."
+        )
+    loaded: Any = load_catalog(catalog)
+    load_files, sent = loaded._load_file_io, dict[str, Any]()
+
+    def without_properties(properties: Any = None, location: str | None = None) -> Any:
+        _check_properties(name, properties or {})
+        sent.update(properties or {})
+        return load_files(location=location)
+
+    loaded._load_file_io = without_properties
+    table = loaded.load_table(identifier)
+    # Credentials from the server of a catalog arrive together with the properties of the table.
+    own = table.metadata.properties
+    granted = {key: value for key, value in sent.items() if own.get(key) != value} | table.config
+    place = table.metadata_location or table.location()
+    table.io = _confined(load_files(granted, place), place, name)
+    return table
+
+
+def _check_properties(name: LakeName, properties: Any) -> None:
+    for key in _CODE:
+        if key in properties:
+            raise DataFileError(
+                f"{name.latest!r} names code to run, in its property {key!r}; a table is only read as data: remove the "
+                "property."
+            )
+
+
+def _confined(files: Any, place: str, name: LakeName) -> Any:
+    """Let a FileIO open only what is in the folder of a table, or in its store, given the place of its metadata."""
+    from pyiceberg.io.pyarrow import PyArrowFileIO
+
+    def parts(location: str) -> tuple[str, str, str]:
+        scheme, host, path = PyArrowFileIO.parse_location(location)
+        return "s3" if scheme in ("s3a", "s3n") else scheme, host, path
+
+    open_file, store, metadata = files.new_input, parts(place)[:2], Path(parts(place)[2])
+    folder = (metadata.parents[1] if metadata.parent.name == "metadata" else metadata.parent).resolve()
+
+    def new_input(location: str) -> Any:
+        scheme, host, path = parts(location)
+        if (scheme, host) != store or (scheme == "file" and not Path(path).resolve().is_relative_to(folder)):
+            raise _elsewhere(name, location)
+        return open_file(location)
+
+    files.new_input = new_input
+    return files
 
 
 def _iceberg_batches(table: Any, snapshot: int) -> Any:
@@ -186,6 +286,34 @@ _LIMITS = {
     "allow_unsigned_extensions": False,
     "python_enable_replacements": False,  # names are tables and files, never variables of this program
 }
+
+
+_CSV_NAME = re.compile(r"(?:\bfrom|\bjoin|,)\s*'((?:[^']|'')+\.csv(?:\.gz)?)'", re.IGNORECASE)
+
+
+def _keep_words(connection: Any, file: str) -> None:
+    """Have columns such as yes and no be read as words, as they are from the file itself, and not as true and false."""
+    source = _quoted("'", file)
+    columns = connection.execute(f"describe select * from read_csv({source})").fetchall()
+    logical = [name for name, kind, *_ in columns if kind == "BOOLEAN"]
+
+    def with_texts(names: list[str]) -> str:
+        types = ", ".join(_quoted("'", name) + ": 'VARCHAR'" for name in names)
+        return f"select * from read_csv({source}, types = {{{types}}})"
+
+    words = []
+    for name in logical:
+        column = _quoted('"', name)
+        others = f"{with_texts(logical)} where lower({column}) not in ('true', 'false') limit 1"
+        if connection.execute(others).fetchone():
+            words.append(name)
+    if words:
+        view = _quoted('"', file)
+        connection.execute(f"create view {view} as {with_texts(words)}")  # found before the file itself
+
+
+def _quoted(mark: str, name: str) -> str:
+    return mark + name.replace(mark, 2 * mark) + mark
 
 
 def query(sql: str) -> StreamedTable:
@@ -225,6 +353,8 @@ def query(sql: str) -> StreamedTable:
         connection = duckdb.connect(":memory:", config={**_LIMITS, "temp_directory": str(spill.path)})
         try:
             connection.execute("set lock_configuration = true")
+            for file in {name.replace("''", "'") for name in _CSV_NAME.findall(sql)}:
+                _keep_words(connection, file)
             return connection.sql(sql).to_arrow_reader(_QUERY_ROWS)
         except duckdb.Error as error:
             connection.close()

@@ -174,6 +174,11 @@ class StoredFile(DataFile):
 def _by_fsspec(address: Address) -> tuple[fs.FileSystem, str]:
     import fsspec  # a dependency of torch; not at the top, because few need it
 
+    if "::" in address.text:  # a file inside a file, or one that points to others
+        raise DataFileError(
+            f"{address.name!r} chains addresses with '::', which can lead anywhere; copy the file, and name the copy."
+        )
+
     try:
         filesystem, path = fsspec.core.url_to_fs(address.text)
     except ImportError as error:

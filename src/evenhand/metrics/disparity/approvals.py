@@ -17,6 +17,7 @@ from evenhand.metrics.adjustment import holm
 from evenhand.metrics.disparity.intervals import (
     Membership,
     cornfield,
+    effective_counts_of_two,
     group_rate,
     koopman,
     membership_of,
@@ -59,7 +60,7 @@ class GroupApproval(Plain):
         Counts of people, whatever their weights; sums of probabilities if membership is given as probabilities.
     n_effective
         The number of people with known membership and equal weights that would carry the same information:
-        (Σp)² / Σp², with p the probability times the sampling weight.
+        (Σp)² / Σp², with p the probability times the sampling weight, summed by cluster.
     approval_rate
         Share approved; Wilson interval.
     rate_difference_group_minus_reference_pp
@@ -148,11 +149,13 @@ def approval_disparity(
         How many people each row stands for, of shape (n,); by default one. Every function of this package gives the
         same metrics from distinct rows with frequencies as from single people. For sampling weights, pass
         `evenhand.metrics.estimate.RowWeights.of(weights)`: rates then refer to the population, and intervals and tests
-        use the effective number of people.
+        use the effective number of people. With `RowWeights.of(weights, clusters)`, people of one cluster count as one
+        independent unit in every interval and test.
     reference
         Name of the group that the others are compared with; by default the largest.
     test
-        "fisher" for the exact test, "z" for two proportions, or "auto": exact if an expected cell is below 5.
+        "fisher" for the exact test, "z" for two proportions, or "auto": exact if an expected cell is below 5, unless
+        there are probabilities, weights or clusters.
     four_fifths_threshold
         See `FOUR_FIFTHS`.
     small_group
@@ -161,7 +164,7 @@ def approval_disparity(
     Raises
     ------
     InvalidInputError
-        If an argument is invalid, or an exact test is requested with probabilities.
+        If an argument is invalid, or an exact test is requested with probabilities, weights or clusters.
 
     Examples
     --------
@@ -176,11 +179,11 @@ def approval_disparity(
     members = membership_of(group, len(approved), names, frequency)
     if test not in ("auto", "fisher", "z"):
         raise InvalidInputError(f"`test` must be 'auto', 'fisher' or 'z', got {test!r}.")
-    if test == "fisher" and (members.is_soft or members.is_weighted):
-        came = "probabilities" if members.is_soft else "sampling weights"
+    if test == "fisher" and (members.is_soft or not members.weights.is_simple):
+        came = "probabilities" if members.is_soft else "clusters" if members.weights.is_equal else "sampling weights"
         raise InvalidInputError(
-            f"`test='fisher'` needs known group membership and equal weights, got {came}: an exact test counts whole "
-            "people; use `test='auto'`, or pass group codes without weights."
+            f"`test='fisher'` needs known group membership and equal weights, got {came}: an exact test counts whole, "
+            "independent people; use `test='auto'`, or pass group codes without weights and clusters."
         )
     check_open_fraction(confidence, "confidence")
     check_open_fraction(significance_level, "significance_level")
@@ -308,23 +311,20 @@ def contrast_groups(
     """One group compared with the reference, which has people; membership is known or probable."""
     if members.is_soft:
         return _contrast_weighted(approved, members, code, reference, confidence)
-    approvals, people = members.effective_counts(approved, np.ones(len(approved), dtype=np.bool_))
-    if people[code] == 0:
-        return no_contrast(nobody_in(members, code))
-    found = contrast_counts(
-        float(approvals[code]),
-        float(people[code]),
-        float(approvals[reference]),
-        float(people[reference]),
-        "z" if members.is_weighted else test,
-        confidence,
-    )
-    return replace(found, test=f"{found.test}, effective numbers") if members.is_weighted else found
+    assert members.codes is not None
+    x1, n1, x0, n0 = effective_counts_of_two(members.codes, code, reference, approved, members.weights)
+    if n1 == 0 or n0 == 0:
+        return no_contrast(nobody_in(members, code if n1 == 0 else reference))
+    if members.weights.is_simple:
+        return contrast_counts(x1, n1, x0, n0, test, confidence)
+    contrast = contrast_counts(x1, n1, x0, n0, "z", confidence)
+    how = "effective numbers" if members.weights.clusters is None else "robust to clusters"
+    return replace(contrast, test=f"{contrast.test}, {how}")
 
 
 def contrast_counts(x1: float, n1: float, x0: float, n0: float, test: Test, confidence: float) -> RateContrast:
     """x1 approved of n1 in the group compared with x0 of n0 in the reference; integers for an exact test."""
-    approved, denied, total = x1 + x0, n1 + n0 - x1 - x0, n1 + n0
+    approved, denied, total = x1 + x0, (n1 - x1) + (n0 - x0), n1 + n0
     error = np.sqrt(approved * denied / (n1 * n0 * total))
     z = math.nan if error == 0 else float((x1 / n1 - x0 / n0) / error)
     p_value, name = float(2 * special.ndtr(-abs(z))), "two-proportion z"
@@ -350,20 +350,19 @@ def _contrast_weighted(
     weights, reference_weights = members.column(code), members.column(reference)
     if not weights.any():
         return no_contrast(nobody_in(members, code))
-    times, squares = members.times, members.squares
-    rate, influence = weighted_mean(approved, weights, times)
-    reference_rate, reference_influence = weighted_mean(approved, reference_weights, times)
+    rate, influence = weighted_mean(approved, weights, members.times)
+    reference_rate, reference_influence = weighted_mean(approved, reference_weights, members.times)
     z = normal_quantile(confidence)
 
     def log_scale(name: str, slope: Callable[[float], float], transform: Callable[[float], float]) -> Estimate:
         if not (0 < rate < 1 and 0 < reference_rate < 1):
             return not_estimable(f"not estimable: the {name} needs approvals and denials in both groups")
         value = transform(rate) / transform(reference_rate)
-        error = standard_error(influence * slope(rate) - reference_influence * slope(reference_rate), squares)
+        error = standard_error(influence * slope(rate) - reference_influence * slope(reference_rate), members.weights)
         return Estimate(value, float(value * np.exp(-z * error)), float(value * np.exp(z * error)))
 
     difference = rate - reference_rate
-    error = standard_error(influence - reference_influence, squares)
+    error = standard_error(influence - reference_influence, members.weights)
     if error == 0:
         return no_contrast("not estimable: the weighted rates have no spread")
     return RateContrast(

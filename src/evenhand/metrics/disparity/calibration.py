@@ -15,15 +15,17 @@ from statsmodels.genmod.generalized_linear_model import GLM
 
 from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
-from evenhand.metrics.disparity.intervals import membership_of, nobody_in, rate_estimate
+from evenhand.metrics.disparity.intervals import effective_counts, membership_of, nobody_in, rate_estimate
 from evenhand.metrics.estimate import (
     Estimate,
     Plain,
+    RowWeights,
     binary_values,
     check_at_least,
     check_open_fraction,
     check_same_length,
     finite_scores,
+    normal_quantile,
     not_estimable,
 )
 
@@ -110,7 +112,7 @@ def group_calibration(
     group: ArrayLike,
     *,
     names: Sequence[str] | None = None,
-    frequency: ArrayLike | None = None,
+    frequency: ArrayLike | RowWeights | None = None,
     n_bins: int = 10,
     confidence: float = 0.95,
     small_group: int = 30,
@@ -128,7 +130,8 @@ def group_calibration(
     group
         Integer codes of shape (n,).
     names, frequency
-        A name for each code, and how many people each row stands for.
+        A name for each code, and how many people each row stands for, or `RowWeights` of equal weights with clusters:
+        rates then have effective counts, and intercept and slope errors by cluster.
     n_bins
         Largest number of bins of a group.
     confidence
@@ -141,7 +144,7 @@ def group_calibration(
     Raises
     ------
     InvalidInputError
-        If scores are not within [0, 1], or membership is given as probabilities.
+        If scores are not within [0, 1], membership is given as probabilities, or people have different weights.
 
     Examples
     --------
@@ -156,10 +159,11 @@ def group_calibration(
     check_at_least(n_bins, 1, "n_bins")
     if members.codes is None:
         raise InvalidInputError("Calibration by group needs known membership, got probabilities; pass group codes.")
+    if not members.weights.is_equal:
+        raise InvalidInputError("Calibration by group needs equal weights, got sampling weights; leave them out.")
     n_outside = int(((scores < 0) | (scores > 1)).sum())
     if n_outside:
         raise InvalidInputError(f"`score` must hold probabilities, got {n_outside} values outside [0, 1].")
-    times = members.times.round().astype(np.int64)
 
     def row(code: int) -> GroupCalibration:
         chosen = np.flatnonzero(members.codes == code)
@@ -169,17 +173,18 @@ def group_calibration(
             return GroupCalibration(
                 members.names[code], 0, 0, math.nan, nothing, nothing, math.nan, nothing, nothing, (), True
             )
-        of_group = y_of, score_of, times_of = labels[chosen], scores[chosen], times[chosen]
-        n, n_positive = int(times_of.sum()), int(times_of @ y_of)
-        bins = _bins(*of_group, max(1, min(n_bins, n // _PEOPLE_PER_BIN)), confidence)
-        error, by_chance = _calibration_error(bins, confidence, random_state)
+        of_group = y_of, score_of, weights = labels[chosen], scores[chosen], members.weights.rows(chosen)
+        n, n_positive = int(weights.count.sum()), int(weights.count @ y_of)
+        ones, people = effective_counts(np.zeros(len(chosen), dtype=np.int64), 1, y_of, weights)
+        bins, worth = _bins(*of_group, max(1, min(n_bins, n // _PEOPLE_PER_BIN)), confidence)
+        error, by_chance = _calibration_error(bins, worth, confidence, random_state)
         intercept, slope = _recalibration(*of_group, confidence)
         return GroupCalibration(
             group=members.names[code],
             n_people=n,
             n_positive_label=n_positive,
-            mean_score=float(times_of @ score_of) / n,
-            observed_rate=rate_estimate(n_positive, n, confidence),
+            mean_score=float(weights.count @ score_of) / n,
+            observed_rate=rate_estimate(float(ones[0]), float(people[0]), confidence),
             expected_calibration_error=error,
             error_by_chance=by_chance,
             intercept=intercept,
@@ -191,19 +196,22 @@ def group_calibration(
     return [row(code) for code in range(len(members.names))]
 
 
-def _bins(labels: Ints, scores: Floats, times: Ints, n_bins: int, confidence: float) -> tuple[CalibrationBin, ...]:
-    edges = _quantiles(scores, times, np.arange(1, n_bins) / n_bins)
+def _bins(
+    labels: Ints, scores: Floats, weights: RowWeights, n_bins: int, confidence: float
+) -> tuple[tuple[CalibrationBin, ...], Ints]:
+    """The bins, and the effective number of people of each."""
+    edges = _quantiles(scores, weights.count, np.arange(1, n_bins) / n_bins)
     place = np.searchsorted(edges, scores)
-    n_people = np.bincount(place, times, minlength=n_bins).round().astype(np.int64)
-    promised = np.bincount(place, times * scores, minlength=n_bins)
-    observed = np.bincount(place, times * labels, minlength=n_bins).round().astype(np.int64)
+    n_people = np.bincount(place, weights.count, minlength=n_bins).round().astype(np.int64)
+    promised = np.bincount(place, weights.count * scores, minlength=n_bins)
+    observed, people = effective_counts(place, n_bins, labels, weights)
 
     bins = []
     for number in np.flatnonzero(n_people):
         n, inside = int(n_people[number]), scores[place == number]
-        rate = rate_estimate(int(observed[number]), n, confidence)
+        rate = rate_estimate(float(observed[number]), float(people[number]), confidence)
         bins.append(CalibrationBin(float(inside[0]), float(inside[-1]), n, float(promised[number]) / n, rate))
-    return tuple(bins)
+    return tuple(bins), np.maximum(np.rint(people[n_people > 0]), 1).astype(np.int64)
 
 
 def _quantiles(ordered: Floats, times: Ints, shares: Floats) -> Floats:
@@ -219,8 +227,10 @@ def _quantiles(ordered: Floats, times: Ints, shares: Floats) -> Floats:
     return np.asarray(np.where(part < 0.5, low + gap * part, high - gap * (1 - part)), dtype=np.float64)
 
 
-def _calibration_error(bins: Sequence[CalibrationBin], confidence: float, random_state: int) -> tuple[Estimate, float]:
-    """The calibration error with its interval, and its mean if the scores were right.
+def _calibration_error(
+    bins: Sequence[CalibrationBin], worth: Ints, confidence: float, random_state: int
+) -> tuple[Estimate, float]:
+    """The calibration error with its interval, and its mean if the scores were right; `worth` are effective people.
 
     Chance increases the error, so that bootstrap intervals miss the true one: for calibrated scores, in half of all
     cases. By the triangle inequality, chance changes it by no more than the mean distance between observed and true
@@ -232,18 +242,18 @@ def _calibration_error(bins: Sequence[CalibrationBin], confidence: float, random
     observed = np.array([one.observed_rate.value for one in bins])
     weights = n / n.sum()
     value = float(weights @ np.abs(promised - observed))
-    drawn = np.random.default_rng(random_state).binomial(n, observed, size=(_DRAWS, len(n))) / n
+    drawn = np.random.default_rng(random_state).binomial(worth, observed, size=(_DRAWS, len(n))) / worth
     reach = float(np.quantile(np.abs(drawn - observed) @ weights, confidence))
     low, high = max(value - reach, 0.0), min(value + reach, 1.0)
     # The mean absolute deviation of a binomial (De Moivre 1730), exactly.
-    above = np.floor(n * promised) + 1
-    deviation = 2 * above * (1 - promised) * stats.binom.pmf(above, n, promised) / n
+    above = np.floor(worth * promised) + 1
+    deviation = 2 * above * (1 - promised) * stats.binom.pmf(above, worth, promised) / worth
     return Estimate(value, low, high), float(weights @ deviation)
 
 
-def _recalibration(labels: Ints, scores: Floats, times: Ints, confidence: float) -> tuple[Estimate, Estimate]:
+def _recalibration(labels: Ints, scores: Floats, weights: RowWeights, confidence: float) -> tuple[Estimate, Estimate]:
     """Intercept at a slope of 1, and slope with an intercept, of log-odds: binomial regressions of statsmodels."""
-    n_sure = int(times[(scores <= 0) | (scores >= 1)].sum())
+    n_sure = int(weights.count[(scores <= 0) | (scores >= 1)].sum())
     reason = ""
     if n_sure:
         reason = f"{n_sure:,} people have a score of 0 or 1, whose log-odds are infinite"
@@ -253,21 +263,25 @@ def _recalibration(labels: Ints, scores: Floats, times: Ints, confidence: float)
         return not_estimable(f"not estimable: {reason}"), not_estimable(f"not estimable: {reason}")
     log_odds = special.logit(scores)
     constant = np.ones((len(labels), 1))
-    intercept = _coefficient(labels, constant, times, confidence, offset=log_odds)
+    intercept = _coefficient(labels, constant, weights, confidence, offset=log_odds)
     if np.ptp(log_odds) == 0:
         return intercept, not_estimable("not estimable: everyone has the same score")
-    return intercept, _coefficient(labels, np.column_stack([constant, log_odds]), times, confidence)
+    return intercept, _coefficient(labels, np.column_stack([constant, log_odds]), weights, confidence)
 
 
 def _coefficient(
-    labels: Ints, design: Floats, times: Ints, confidence: float, offset: Floats | None = None
+    labels: Ints, design: Floats, weights: RowWeights, confidence: float, offset: Floats | None = None
 ) -> Estimate:
-    """The last coefficient of a binomial regression."""
+    """The last coefficient of a binomial regression; with clusters, its error is that of the sandwich formula."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")  # separation is checked below
-        fitted = GLM(labels, design, family=Binomial(), offset=offset, freq_weights=times).fit()
+        fitted = GLM(labels, design, family=Binomial(), offset=offset, freq_weights=weights.count).fit()
         value = float(fitted.params[-1])
         low, high = fitted.conf_int(alpha=1 - confidence)[-1]
     if not math.isfinite(value) or abs(value) > _STEEPEST or not fitted.converged:
         return not_estimable("not estimable: the scores separate the labels perfectly")
+    if weights.clusters is not None:
+        influence = (fitted.resid_response[:, None] * design) @ fitted.normalized_cov_params[-1]
+        half = normal_quantile(confidence) * math.sqrt(weights.variance(influence))
+        low, high = value - half, value + half
     return Estimate(value, float(low), float(high))

@@ -79,8 +79,9 @@ def error_rates(
 ) -> list[GroupErrorRates]:
     """Decisions, errors, ranking and calibration of each group.
 
-    Rates have Wilson intervals, means Student's. Calibration is reported if scores are within [0, 1]. If membership is
-    given as probabilities, the rates and means are weighted and AUC is NaN.
+    Rates have Wilson intervals, means Student's; both use the effective number of people, so that people of one cluster
+    (see `approval_disparity`) count as one. Calibration is reported if scores are within [0, 1]. If membership is given
+    as probabilities, the rates and means are weighted and AUC is NaN.
 
     Examples
     --------
@@ -216,13 +217,15 @@ def outcome_gaps(
 class _DrawnRates:
     """A rate of every group, its covariance over groups, and bootstrap draws.
 
-    `deviations` are of shape (n_draws, G); `variances` are those of each draw, or one row for all draws.
+    `deviations` are of shape (n_draws, G); `variances` are those of each draw, or one row for all draws, and
+    `drawn_covariance` is the covariance over groups in the draws.
     """
 
     values: Floats
     covariance: Floats
     deviations: Floats
     variances: Floats
+    drawn_covariance: Floats
 
     @classmethod
     def of(
@@ -230,20 +233,23 @@ class _DrawnRates:
     ) -> _DrawnRates:
         values = members.sums(subset * approved) / members.sums(subset)
         n_groups = len(values)
-        if members.is_soft:
+        between = np.zeros((n_groups, n_groups))
+        if members.is_soft or members.weights.clusters is not None:
             columns = [members.column(code) * subset for code in range(n_groups)]
             influences = np.stack([weighted_mean(approved, one, members.times)[1] for one in columns], axis=1)
-            covariance = (members.squares[:, None] * influences).T @ influences
-            deviations = rng.multivariate_normal(np.zeros(n_groups), covariance, size=n_draws, method="eigh")
-            return cls(values, covariance, deviations, np.diag(covariance)[None, :])
+            between = members.weights.covariance(influences)
+        if members.is_soft:
+            deviations = rng.multivariate_normal(np.zeros(n_groups), between, size=n_draws, method="eigh")
+            return cls(values, between, deviations, np.diag(between)[None, :], between)
         approvals, people = members.effective_counts(approved, subset)
         drawn = np.maximum(np.rint(people), 1).astype(np.int64)
         # Add half an approval and half a denial, so that a rate of 0 or 1 still varies.
         rates = (approvals + 0.5) / (people + 1)
         counts = rng.binomial(drawn, rates, size=(n_draws, n_groups))
         redrawn = (counts + 0.5) / (drawn + 1)
-        covariance = np.diag(rates * (1 - rates) / people)
-        return cls(values, covariance, counts / drawn - rates, redrawn * (1 - redrawn) / drawn)
+        independent = np.diag(rates * (1 - rates) / people)
+        covariance = np.where(np.eye(n_groups, dtype=bool), independent, between)  # clusters may have people of both
+        return cls(values, covariance, counts / drawn - rates, redrawn * (1 - redrawn) / drawn, independent)
 
 
 def _gap(name: str, drawn: dict[str, _DrawnRates], members: Membership, confidence: float) -> GapEstimate:
@@ -255,7 +261,7 @@ def _gap(name: str, drawn: dict[str, _DrawnRates], members: Membership, confiden
 
     largest, pairs = [], []
     for rates in drawn.values():
-        distance, spread = apart_and_error(rates.deviations, rates.variances, rates.covariance)
+        distance, spread = apart_and_error(rates.deviations, rates.variances, rates.drawn_covariance)
         largest.append((distance / spread).max(axis=1))
         pairs.append(apart_and_error(rates.values, np.diag(rates.covariance), rates.covariance))
     # Near rates of 0 or 1, the draws barely vary: never narrower than the interval of a single difference.
@@ -292,8 +298,8 @@ class ScoreDisparity(Plain):
     ks_distance
         Largest difference between the two cumulative score distributions: 0 identical, 1 disjoint.
     ks_p_value
-        For identical distributions, using the effective numbers of people if weights differ; NaN if membership is given
-        as probabilities.
+        For identical distributions, using the effective numbers of people if weights differ or there are clusters; NaN
+        if membership is given as probabilities.
     """
 
     group: str
@@ -394,7 +400,7 @@ def _standardized_difference(
     influence = (group.mean_influence - reference.mean_influence) / np.sqrt(variance) - value / (4 * variance) * (
         group.variance_influence + reference.variance_influence
     )
-    return Estimate.from_error(float(value), standard_error(influence, members.squares), confidence=confidence)
+    return Estimate.from_error(float(value), standard_error(influence, members.weights), confidence=confidence)
 
 
 def _kolmogorov_smirnov(scores: Floats, members: Membership, code: int, reference: int) -> Estimate:
@@ -406,7 +412,7 @@ def _kolmogorov_smirnov(scores: Floats, members: Membership, code: int, referenc
     if members.is_soft:
         return Estimate(distance, note="no p-value: the Kolmogorov-Smirnov test needs known membership")
     n, n_reference = members.n_effective(code), members.n_effective(reference)
-    if not members.is_weighted and max(n, n_reference) <= _MOST_EXACT_KS:
+    if members.weights.is_simple and max(n, n_reference) <= _MOST_EXACT_KS:
         first, second = (np.repeat(scores, w.astype(np.int64)) for w in (weights, reference_weights))
         exact = stats.ks_2samp(first, second, method="exact")
         return Estimate(float(exact.statistic), p_value=float(exact.pvalue))

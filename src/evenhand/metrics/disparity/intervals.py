@@ -119,6 +119,8 @@ WEIGHT_NOTE = (
     "use the effective number of people"
 )
 
+CLUSTER_NOTE = "people of the same cluster count as one independent unit in intervals and tests"
+
 
 @dataclass(frozen=True)
 class Membership:
@@ -135,19 +137,14 @@ class Membership:
         return self.weights.total
 
     @property
-    def squares(self) -> Floats:
-        """Sum of the squared weights of each row's people, by which squared influences are weighted."""
-        return self.weights.squares
-
-    @property
-    def is_weighted(self) -> bool:
-        """Whether people have different weights."""
-        return not self.weights.is_equal
-
-    @property
     def note(self) -> str:
         """What a reader of counts and intervals must know."""
-        return "; ".join([SOFT_NOTE] * self.is_soft + [WEIGHT_NOTE] * self.is_weighted)
+        notes = {
+            SOFT_NOTE: self.is_soft,
+            WEIGHT_NOTE: not self.weights.is_equal,
+            CLUSTER_NOTE: self.weights.clusters is not None,
+        }
+        return "; ".join(note for note, is_needed in notes.items() if is_needed)
 
     @property
     def is_soft(self) -> bool:
@@ -185,7 +182,7 @@ class Membership:
         weights = self.column(code)
         if not weights.any():
             return 0.0
-        squares = float(self.squares @ weights**2)
+        squares = self.weights.variance(weights)
         # The squares of the tiniest probabilities are 0 in floating point.
         return float(self.times @ weights) ** 2 / squares if squares else math.nan
 
@@ -199,22 +196,42 @@ def effective_counts(codes: Ints, n_codes: int, values: Ints, weights: RowWeight
 
     For a weighted rate p with the linearized variance V, it is p (1 - p) / V people, the size of a simple random sample
     with that variance, and never more than there are (Korn and Graubard 1998); for a rate of 0 or 1, which has no
-    variance in the sample, it is Kish's number. If everyone has the same weight, these are the counts.
+    variance in the sample, it is Kish's number. If everyone has the same weight, these are the counts. In V, residuals
+    are summed by cluster, so that the counts are divided by the design effect (Rao and Scott 1992).
     """
 
     def sums(of: NDArray[Any]) -> Floats:
         return np.bincount(codes, of, minlength=n_codes).astype(np.float64)
 
     people, ones = sums(weights.total), sums(weights.total * values)
-    if weights.is_equal:
+    if weights.is_simple:
         return ones, people
     with np.errstate(divide="ignore", invalid="ignore"):
         rate = np.where(people > 0, ones / people, 0.0)
-        variance = sums(weights.squares * (values - rate[codes]) ** 2) / people**2
+        variance = weights.squares_by(codes, n_codes, values - rate[codes]) / people**2
         worth = np.where(variance > 0, rate * (1 - rate) / variance, np.inf)
-    kish = effective_number_of_people(people, sums(weights.squares))
+    kish = effective_number_of_people(people, weights.squares_by(codes, n_codes, np.ones(len(codes))))
     number = np.where(np.isinf(worth), kish, np.minimum(worth, sums(weights.count)))
     return rate * number, number
+
+
+def effective_counts_of_two(
+    codes: Ints, first: int, second: int, values: Ints, weights: RowWeights
+) -> tuple[float, float, float, float]:
+    """Effective 1s and people of two codes, with which the difference of the rates has its variance.
+
+    Both numbers are larger than those of `effective_counts` if people of the same clusters in both have alike values.
+    """
+    ones, people = effective_counts(codes, max(int(codes.max()), first, second) + 1, values, weights)
+    factor = 1.0
+    if weights.clusters is not None and people[first] and people[second]:
+        sides = [np.asarray(codes == code, dtype=np.float64) for code in (first, second)]
+        influences = np.stack([weighted_mean(values, side, weights.total)[1] for side in sides], axis=1)
+        variance = sum(float(ones[c] / people[c] * (1 - ones[c] / people[c]) / people[c]) for c in (first, second))
+        of_difference = variance - 2 * float(weights.covariance(influences)[0, 1])
+        factor = variance / of_difference if of_difference > _ROUNDING * variance else 1.0
+    x1, n1, x0, n0 = (float(of[c]) * factor for c in (first, second) for of in (ones, people))
+    return x1, n1, x0, n0
 
 
 def membership_of(
@@ -278,9 +295,9 @@ def weighted_mean(values: NDArray[Any], weights: Floats, times: Floats) -> tuple
     return mean, weights * (values - mean) / total
 
 
-def standard_error(influence: Floats, squares: Floats) -> float:
-    """Error of a metric from influences of people of weight 1, and the squared weights of people."""
-    return float(np.sqrt(squares @ influence**2))
+def standard_error(influence: Floats, weights: RowWeights) -> float:
+    """Error of a metric from influences of people of weight 1."""
+    return float(np.sqrt(weights.variance(influence)))
 
 
 def group_mean(members: Membership, code: int, values: Floats, confidence: float) -> Estimate:
@@ -289,10 +306,10 @@ def group_mean(members: Membership, code: int, values: Floats, confidence: float
     if not weights.any():
         return not_estimable(nobody_in(members, code))
     mean, influence = weighted_mean(values, weights, times)
-    degrees = float(times @ weights) ** 2 / float(members.squares @ weights**2) - 1
+    degrees = float(times @ weights) ** 2 / members.weights.variance(weights) - 1
     if degrees <= 1e-9:
         return Estimate(mean, note="no interval: one person")
-    error = standard_error(influence, members.squares) * math.sqrt((degrees + 1) / degrees)
+    error = standard_error(influence, members.weights) * math.sqrt((degrees + 1) / degrees)
     half = student_quantile(confidence, degrees) * error
     return Estimate(mean, mean - half, mean + half, error, df=degrees)
 
@@ -308,9 +325,9 @@ def group_rate(
     rate, influence = weighted_mean(values, weights, members.times)
     if not members.is_soft:
         ones, people = float((members.times * weights) @ values), total
-        if members.is_weighted:
+        if not members.weights.is_simple:
             ones, people = (float(counts[code]) for counts in members.effective_counts(values, subset))
         return Estimate(rate, *wilson(ones, people, confidence))
-    error = standard_error(influence, members.squares)
+    error = standard_error(influence, members.weights)
     half = normal_quantile(confidence) * error
     return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half), error)

@@ -8,14 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from scipy import stats
 from statsmodels.stats.contingency_tables import StratifiedTable
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import Bools, Floats, Ints
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.disparity.intervals import (
@@ -94,7 +95,9 @@ def segmented_approvals(
 
     A segment is informative if it has people of both groups and both decisions; the others are listed with the reason
     and left out of the common metrics. With sampling weights, tables hold effective counts: each segment's rates are
-    weighted, and the common metrics weight segments by their information.
+    weighted, and the common metrics weight segments by their information. With clusters, each segment has effective
+    counts too; the common metrics are those of people, with chi-squares divided, and the variance of the odds ratio
+    multiplied, by the design effect of the test, so that a cluster with people in several segments is one unit.
 
     Parameters
     ----------
@@ -123,18 +126,40 @@ def segmented_approvals(
     cell, n_cells = segments * n_groups + members.codes, len(segment_names) * n_groups
     counts = np.bincount(cell * 2 + approved, members.weights.count, minlength=2 * n_cells).round().astype(np.int64)
     counts = counts.reshape(-1, n_groups, 2)
-    ones, people = effective_counts(cell, n_cells, approved, members.weights)
-    worth = np.stack([people - ones, ones], axis=1).reshape(-1, n_groups, 2)
 
+    def effective(weights: RowWeights) -> Floats:
+        ones, people = effective_counts(cell, n_cells, approved, weights)
+        return np.stack([people - ones, ones], axis=1).reshape(-1, n_groups, 2)
+
+    worth = effective(members.weights)
+    apart = worth if members.weights.clusters is None else effective(replace(members.weights, clusters=None))
     rows = []
     for code in (code for code in range(n_groups) if code != reference_code):
         two = [code, reference_code]
         parts = zip(segment_names, counts[:, two], worth[:, two], strict=True)
         segment_rows = tuple(_segment_row(*part, confidence, small_group) for part in parts)
         names_of_two = members.names[code], members.names[reference_code]
-        rows.append(_segmented(*names_of_two, segment_rows, worth[:, two], confidence))
+        effect = 1.0
+        if members.weights.clusters is not None:
+            used = np.isin(members.codes, two) & np.asarray([row.is_informative for row in segment_rows])[segments]
+            columns = approved[used], members.codes[used] == code, segments[used]
+            effect = _design_effect(*columns, members.weights.rows(used))
+        rows.append(_segmented(*names_of_two, segment_rows, apart[:, two], confidence, effect))
     adjusted = holm([row.p_value for row in rows]).tolist()
     return [replace(row, p_value_holm=p_holm) for row, p_holm in zip(rows, adjusted, strict=True)]
+
+
+def _design_effect(approved: Ints, is_group: Bools, segments: Ints, weights: RowWeights) -> float:
+    """Variance of the Cochran-Mantel-Haenszel sum by clusters, divided by that by people."""
+
+    def centered(values: NDArray[Any]) -> Floats:
+        people, sums = (np.bincount(segments, weights.total * of)[segments] for of in (np.ones(len(values)), values))
+        apart: Floats = values - sums / people
+        return apart
+
+    influence = centered(is_group) * centered(approved)
+    by_people = replace(weights, clusters=None).variance(influence)
+    return weights.variance(influence) / by_people if by_people > 0 else 1.0
 
 
 def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
@@ -154,7 +179,12 @@ def _segments(segment: ArrayLike, n: int) -> tuple[list[str], Ints]:
 
 
 def _segmented(
-    group: str, reference: str, rows: tuple[SegmentApproval, ...], worth: Floats, confidence: float
+    group: str,
+    reference: str,
+    rows: tuple[SegmentApproval, ...],
+    worth: Floats,
+    confidence: float,
+    design_effect: float,
 ) -> SegmentedApproval:
     """The contrast over segments; `worth` are effective numbers by segment, side (group, reference) and decision."""
     used = np.asarray([row.is_informative for row in rows])
@@ -164,10 +194,10 @@ def _segmented(
     chi_square = p_value = homogeneity = math.nan
     if used.any():
         tables = worth[used][:, :, ::-1].transpose(1, 2, 0)
-        common = _mantel_haenszel(tables, confidence)
+        common = _mantel_haenszel(tables, confidence, design_effect)
         # One degree of freedom, without continuity correction.
-        chi_square = float(StratifiedTable(tables).test_null_odds(correction=False).statistic)
-        p_value, homogeneity = float(stats.chi2.sf(chi_square, 1)), _breslow_day(tables, common.value)
+        chi_square = float(StratifiedTable(tables).test_null_odds(correction=False).statistic) / design_effect
+        p_value, homogeneity = float(stats.chi2.sf(chi_square, 1)), _breslow_day(tables, common.value, design_effect)
     else:
         note = "not estimable: no segment has both groups and both decisions"
         common = not_estimable(note)
@@ -217,7 +247,7 @@ def _segment_row(name: str, counts: Ints, worth: Floats, confidence: float, smal
 # --- tables of shape (2, 2, n_segments): the group and the reference, approved and denied ---
 
 
-def _mantel_haenszel(tables: Floats, confidence: float) -> Estimate:
+def _mantel_haenszel(tables: Floats, confidence: float, design_effect: float) -> Estimate:
     """Common odds ratio with the interval of Robins, Breslow and Greenland (1986)."""
     (a, b), (c, d) = tables
     if not (b * c).any():
@@ -227,11 +257,13 @@ def _mantel_haenszel(tables: Floats, confidence: float) -> Estimate:
     if not (a * d).any():
         return Estimate(0.0, 0.0, note="no upper end: no segment has the group approved and the reference denied")
     pooled = StratifiedTable(tables)
-    low, high = pooled.oddsratio_pooled_confint(alpha=1 - confidence)
-    return Estimate(float(pooled.oddsratio_pooled), float(low), float(high))
+    value, (low, high) = pooled.oddsratio_pooled, pooled.oddsratio_pooled_confint(alpha=1 - confidence)
+    if design_effect != 1:
+        low, high = (value * (end / value) ** math.sqrt(design_effect) for end in (low, high))
+    return Estimate(float(value), float(low), float(high))
 
 
-def _breslow_day(tables: Floats, odds_ratio: float) -> float:
+def _breslow_day(tables: Floats, odds_ratio: float, design_effect: float) -> float:
     """p-value of one odds ratio for all segments, with Tarone's adjustment; NaN for a single segment."""
     # Not statsmodels' `test_equal_odds`: it divides by zero at an odds ratio of 1, and is 0 for p below 1e-16.
     (a, b), (c, d) = tables
@@ -244,5 +276,5 @@ def _breslow_day(tables: Floats, odds_ratio: float) -> float:
     fitted = 2 * odds_ratio * n1 * approved / (middle + root)
     variance = 1 / (1 / fitted + 1 / (approved - fitted) + 1 / (n1 - fitted) + 1 / (n0 - approved + fitted))
     apart = a - fitted
-    statistic = float((apart**2 / variance).sum() - apart.sum() ** 2 / variance.sum())
+    statistic = float((apart**2 / variance).sum() - apart.sum() ** 2 / variance.sum()) / design_effect
     return float(stats.chi2.sf(statistic, len(a) - 1))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -63,7 +64,9 @@ def _read_xgboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def _read_lightgbm(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     import lightgbm
 
-    booster = lightgbm.Booster(model_file=source, params={"verbose": -1})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Ignoring params argument")  # said by some versions, which then are quiet
+        booster = lightgbm.Booster(model_file=source, params={"verbose": -1})
 
     def score(people: Floats) -> Floats:
         return sigmoid_of(booster) * np.asarray(booster.predict(people, raw_score=True, num_threads=1))

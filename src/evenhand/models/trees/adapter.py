@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from evenhand.attribution.shapley import Contributions
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.validation import as_spelled
 from evenhand.models.black_box import black_box_model
 from evenhand.models.encoders import NamedColumns, OneToOne
 from evenhand.models.protocol import EncodesTables, Output, ShapleyModel
@@ -53,6 +54,11 @@ class TreeColumns(OneToOne):
     ensemble: TreeEnsemble
     names: list[str]
 
+    @property
+    def takes_names(self) -> bool:
+        """Whether the model was fitted on columns with names."""
+        return self.ensemble.feature_names is not None
+
     def transform(self, table: pd.DataFrame) -> NDArray[np.float64]:
         """Numbers unchanged, and categories as codes."""
         return coded_matrix(self.ensemble, table[self.names])
@@ -79,6 +85,11 @@ class RecodedColumns:
         return self.encoder.names
 
     @property
+    def takes_names(self) -> bool:
+        """Whether the steps were fitted on columns with names."""
+        return getattr(self.encoder, "takes_names", True)
+
+    @property
     def join_matrix(self) -> NDArray[np.floating]:
         """1 if an output (row) comes from a column of the table (column), else 0."""
         return self.encoder.join_matrix
@@ -88,30 +99,12 @@ class RecodedColumns:
         return coded_values(self.ensemble, self.encoder.transform(table))
 
 
-def column_names(ensemble: TreeEnsemble, columns: Sequence[str] | None) -> list[str] | None:
-    """A table's names of the features of an ensemble; None if neither has names for them.
-
-    LightGBM stores a space in a name as an underscore.
-    """
-    if ensemble.feature_names is None:
-        return None if columns is None or len(columns) != ensemble.n_features else list(columns)
-    spelled = {column.replace(" ", "_"): column for column in columns or ()}
-    return [
-        name if name in (columns or ()) else spelled.get(name.replace(" ", "_"), name)
-        for name in ensemble.feature_names
-    ]
-
-
 @dataclass(frozen=True, eq=False)
 class TreeGame:
     """The margin of a tree ensemble and its Shapley values: a `Game`."""
 
     ensemble: TreeEnsemble
-
-    @property
-    def method(self) -> str:
-        """How contributions are computed."""
-        return "interventional TreeSHAP from one baseline row"
+    method: ClassVar[str] = "interventional TreeSHAP from one baseline row"
 
     def margin(self, x: Tensor) -> Tensor:
         """The margin, of shape (n,)."""
@@ -168,10 +161,14 @@ def _encoder(
     """Converts the table to the trees' inputs: preceding steps, codes for categories, both or neither."""
     if steps is not None:
         return RecodedColumns(steps, ensemble) if ensemble.categories else steps
-    names = column_names(ensemble, columns)
-    if ensemble.categorical_features:
-        return TreeColumns(ensemble, names or [f"x{j}" for j in range(ensemble.n_features)])
-    return None if names is None or ensemble.feature_names is None else NamedColumns(names, takes_missing=True)
+    fitted: Sequence[str] | None = ensemble.feature_names
+    known = list(columns or ())
+    if ensemble.categorical_features and fitted is None:
+        fitted = known if len(known) == ensemble.n_features else [f"x{j}" for j in range(ensemble.n_features)]
+    if fitted is None:
+        return None
+    names = as_spelled(fitted, known)
+    return TreeColumns(ensemble, names) if ensemble.categorical_features else NamedColumns(names, takes_missing=True)
 
 
 def _check_walkable(ensemble: TreeEnsemble) -> None:

@@ -178,9 +178,9 @@ function showPair() {
       finding(`Placebo pairs: ${fixed(data.placebo_cec[i])}`), finding(`q-value: ${fixed(data.q_value[i])}`),
       finding(`Input gap ${fixed(data.input_gap[i])}, reasoning gap ${fixed(data.reasoning_gap[i])}`),
       finding(`Distance ${fixed(data.distance[i], 2)}`), finding(`Label of both: ${data.label[i]}`)),
-    make("p", {}, state.raw ? "Bars: how much each feature adds to the model's output, from the person's baseline."
+    make("p", {}, state.raw ? "Bars: how much each feature adds toward the favorable outcome, from the person's baseline."
       : "Bars: each feature's part of the explanation (attributions scaled to length 1, which is what the CEC score compares).",
-      " Reasons are given to declined people: what lowers the score the most, measured from the mean of approved people; shared reasons are marked."),
+      " Reasons are given to declined people: what counts most against them, measured from the mean of approved people; shared reasons are marked."),
     make("div", { class: "options" }, make("label", {}, raw, " Show unscaled attributions"), more),
     make("table", { class: "features" }, make("caption", { class: "hidden" }, "Values and attributions of the two people"),
       make("thead", {}, make("tr", {}, ...["Feature", `Person ${data.person[i]}`, `Match ${data.match[i]}`].map((t) => make("th", { scope: "col" }, t)))),

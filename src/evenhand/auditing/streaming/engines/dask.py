@@ -102,9 +102,10 @@ def _kept(
         future.release()
         if isinstance(files, Exception):
             raise files
+        batch = batch_of.pop(future.key)
         if files is not None:
-            work.keep(files)
-        yield batch_of.pop(future.key)
+            work.keep(batch, files)
+        yield batch
         submit(1)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -72,20 +72,20 @@ class BatchWork:
         """The rows of a batch."""
         return self.source.read(batch, self.columns.needed)
 
-    def keep(self, files: BatchFiles) -> None:
+    def keep(self, batch: Batch, files: Mapping[str, pa.Buffer | bytes]) -> None:
         """Write the output of a batch.
 
         Raises
         ------
         StreamError
-            If it cannot be written.
+            If it cannot be written, or is not the output of this batch.
         """
         with writing(self.store.folder, _FREE_SPACE):
-            self.store.write(files)
+            self.store.write(batch.number, files)
 
     def audit(self, batch: Batch) -> None:
         """Read a batch, audit it and keep its output."""
-        self.keep(self.audited(batch, self.rows(batch), self.source.where(batch)))
+        self.keep(batch, self.audited(batch, self.rows(batch), self.source.where(batch)))
 
     def audited(self, batch: Batch, table: pa.Table, where: str) -> BatchFiles:
         """The output of a batch, from its rows; `where` they come from is for messages."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import pickle
 import re
@@ -20,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import ipc
 
-from evenhand._version import __version__
+from evenhand import exceptions
 from evenhand.auditing.options import StreamOptions
 from evenhand.auditing.streaming.engines.local import BatchWork, audit_sent, on_worker, opened, shipped
 from evenhand.auditing.streaming.source import Batch, rows_in_batch
@@ -29,6 +30,7 @@ from evenhand.exceptions import DataFileError, InvalidInputError, StreamError, f
 from evenhand.inputs.tables.arrow import ParquetFile, ParquetFiles
 from evenhand.inputs.tables.open import is_near
 from evenhand.inputs.tables.raw import LocalFile
+from evenhand.system import __version__
 from evenhand.system.files import PrivateFolder, temporary_path
 from evenhand.system.libraries import optional_module
 from evenhand.system.processes import Parcel
@@ -36,7 +38,7 @@ from evenhand.system.processes import Parcel
 ROWS = "rows"
 """Folder of the rows of a Spark table, inside that of the audit."""
 
-ANSWERS = "number long, content binary"
+ANSWERS = "number long, name string, content binary"
 SIGHTS = "version string, sees boolean"
 """Columns of the two DataFrames, in Spark's notation."""
 
@@ -57,6 +59,7 @@ _SERVED: list[PrivateFolder] = []
 # Messages of Spark about a lost process; a new one may succeed.
 _LOST = ("exited unexpectedly", "ExecutorLostFailure", "Executor heartbeat timed out", "Worker decommissioned")
 _ROWS_NOTE = "rows.json"
+_ERROR = ""  # in place of the name of a file
 
 
 def _pyspark(module: str) -> Any:
@@ -93,12 +96,12 @@ def spark_session(address: str | None) -> Any:
 
 def _started(builder: Any, address: str | None) -> Any:
     if address is not None and address.startswith("sc://"):
-        parts = urlsplit(address)
+        parts, server = urlsplit(address), address.partition(";")[0]  # a token may follow
         try:  # where nothing listens, Spark would wait for minutes
             socket.create_connection((parts.hostname or "", parts.port or _CONNECT_PORT), _CONNECT_SECONDS).close()
         except (OSError, ValueError) as error:
             raise InvalidInputError(
-                f"No Spark Connect server answers at {address!r} ({first_line(error)}); start one, or drop "
+                f"No Spark Connect server answers at {server!r} ({first_line(error)}); start one, or drop "
                 "`scheduler` (--scheduler) to use this machine."
             ) from error
         builder = builder.remote(address)
@@ -184,7 +187,7 @@ def looking_for(landmarks: Landmarks) -> Callable[[Any], Iterator[Any]]:
 
         try:
             import evenhand.auditing.streaming.engines.local  # noqa: F401 - with all that it needs
-            from evenhand._version import __version__ as version
+            from evenhand.system import __version__ as version
         except ImportError as error:
             version, sees = f"none ({error})", False
         else:
@@ -192,6 +195,23 @@ def looking_for(landmarks: Landmarks) -> Callable[[Any], Iterator[Any]]:
         yield pyarrow.RecordBatch.from_pydict({"version": [version], "sees": [sees]})
 
     return look
+
+
+def described(error: Exception) -> bytes:
+    """An error as data, which executors send instead of the object."""
+    kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == exceptions.__name__]
+    return json.dumps([(kinds or [type(error).__name__])[0], str(error), *getattr(error, "__notes__", ())]).encode()
+
+
+def error_of(content: bytes) -> Exception:
+    """The error that an executor described: one of ours, or a `RuntimeError` that names its type."""
+    kind, message, *notes = map(str, json.loads(content))
+    known: Any = getattr(exceptions, kind, None)
+    is_ours = isinstance(known, type) and issubclass(known, exceptions.EvenhandError)
+    error: Exception = known(message) if is_ours else RuntimeError(f"{kind}: {message}")
+    for note in notes:
+        error.add_note(note)
+    return error
 
 
 @dataclass(frozen=True)
@@ -222,10 +242,12 @@ class AuditTask:
         for piece in pieces:
             for place in piece.column(0).to_pylist():
                 batch = self.batches[place]
-                content = pickle.dumps(self._answer(batch), protocol=5)
-                for first in range(0, len(content), _MOST_BYTES):
-                    row = {"number": [batch.number], "content": [content[first : first + _MOST_BYTES]]}
-                    yield pa.RecordBatch.from_pydict(row)
+                answer = self._answer(batch)
+                files = {_ERROR: described(answer)} if isinstance(answer, Exception) else answer or {}
+                for name, content in ((name, bytes(file)) for name, file in files.items()):
+                    for first in range(0, len(content), _MOST_BYTES):
+                        part = content[first : first + _MOST_BYTES]
+                        yield pa.RecordBatch.from_pydict({"number": [batch.number], "name": [name], "content": [part]})
 
     def _answer(self, batch: Batch) -> BatchFiles | Exception | None:
         """The output of a batch, why it was rejected, or None if it was kept, or not started."""
@@ -389,15 +411,16 @@ class _Run:
             if any(words in str(error) for words in _LOST):
                 return error
             raise StreamError(f"Spark could not finish the batches ({reason(error)}); {_GO_ON}.") from error
-        contents: dict[int, bytes] = {}
+        contents: dict[int, dict[str, bytes]] = {}
         for row in rows:  # those of one batch are in order
-            contents[row["number"]] = contents.get(row["number"], b"") + bytes(row["content"])
-        for content in contents.values():
-            answer = pickle.loads(content)  # from our executors, like everything that PySpark collects
-            if isinstance(answer, Exception):
-                raise answer
-            if answer is not None:
-                self.work.keep(answer)
+            files = contents.setdefault(row["number"], {})
+            files[row["name"]] = files.get(row["name"], b"") + bytes(row["content"])
+        for batch in batches:
+            answer = contents.get(batch.number, {})
+            if _ERROR in answer:
+                raise error_of(answer[_ERROR])
+            if answer:
+                self.work.keep(batch, answer)
         return None
 
 
