@@ -286,7 +286,11 @@ def test_the_sheets_hold_the_numbers_of_the_json(result, workbook, tmp_path):
     assert gaps["value"].tolist() == pytest.approx([gap["value"] for gap in document["outcome"]["gaps"].values()])
     regressed = table_of(workbook["Regressions"])
     rows = document["regressions"]["rows"]
-    for heading, key in (("group minus reference", "value"), ("LOWER", "low"), ("p-value, two-sided", "p_value")):
+    for heading, key in (
+        ("group minus reference", "value"),
+        ("group minus reference, lower", "low"),
+        ("p-value, two-sided", "p_value"),
+    ):
         theirs = [math.nan if row["effect"][key] is None else row["effect"][key] for row in rows]
         assert regressed[heading].astype(float).tolist() == pytest.approx(theirs, nan_ok=True)
     assert regressed["segment"].fillna("").tolist() == [row["segment"] for row in rows]

@@ -350,8 +350,7 @@ def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:
             "file without --stream."
         )
     model = load_model(plan.model, trust_pickle=plan.trust_pickle)
-    features = _inputs_of(model, plan)
-    if features is None and not plan.columns:  # statistics are compared with people in memory
+    if not plan.columns and input_columns(model) is None:  # statistics are compared with people in memory
         raise _unsettled(())
     result = audit_stream(
         model,
@@ -361,7 +360,7 @@ def stream_table(path: Any, plan: AuditPlan, out: Path) -> AuditResult:
         financial_features=plan.financial_features,
         out=out,
         reference=plan.reference,
-        columns=replace(part_of(plan, ColumnOptions), features=None if features is None else tuple(features)),
+        columns=replace(part_of(plan, ColumnOptions), features=None if plan.columns in ((), _AS_IS) else plan.columns),
         reading=part_of(plan, ReadOptions),
         stream=part_of(plan, StreamOptions),
         options=part_of(plan, AuditOptions),
