@@ -5,9 +5,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.auditing import batch as sums
-from evenhand.auditing.batch import ScoreCounts, _by_score, text_codes
+from evenhand.arrays import text_codes
+from evenhand.auditing import sums
 from evenhand.auditing.sections.proxies import screened_people
+from evenhand.auditing.sums import ScoreCounts, _by_score
 from evenhand.metrics.outcomes import auc
 
 

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import reduce
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.arrays import Floats, Ints
-from evenhand.auditing.batch import AuditSums, BatchFindings
-from evenhand.auditing.summary import merge_distributions, pair_distributions
+from evenhand.arrays import Floats, Ints, Sums
+from evenhand.auditing.batch import BatchFindings
+from evenhand.auditing.sums import AuditSums
 from evenhand.auditing.triples import return_much_freed_memory
 from evenhand.metrics.score_gap import LeafPeople
 from evenhand.metrics.triples import KeptTriples, Parts, Triples
@@ -32,26 +31,41 @@ class PairNulls:
 
 
 @dataclass(frozen=True, eq=False)
-class BatchRecord:
-    """The small results of a finished batch; `sums` and `distributions` are None if all rows were left out.
+class Merged(Sums):
+    """The small results of a finished batch, or of several together.
 
     Attributes
     ----------
-    number
-        Number of the batch.
     exclusions
         Rows left out, by reason.
-    sums, distributions
-        Sums for the metrics, and histograms of the pairs.
+    people
+        Sums for the metrics; None if all rows were left out.
     n_outside
-        Triples of people who are not in the reference.
+        By batch that has people, triples of people who are not in the reference.
+    by_values
+        By batch, the values of each column to split by.
     """
 
-    number: int
     exclusions: Mapping[str, int]
-    sums: AuditSums | None = None
-    distributions: Mapping[str, Any] | None = None
-    n_outside: int = 0
+    people: AuditSums | None = None
+    n_outside: Mapping[int, int] = field(default_factory=dict)
+    by_values: Mapping[int, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, sums: AuditSums, number: int = 0, exclusions: Mapping[str, int] | None = None) -> Merged:
+        """Those of one batch."""
+        return cls(dict(exclusions or {}), sums, {number: 0}, {number: sums.by})
+
+    @property
+    def sums(self) -> AuditSums:
+        """Sums for the metrics."""
+        assert self.people is not None
+        return self.people
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Batches that have people."""
+        return tuple(self.n_outside)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +74,8 @@ class BatchOutput:
 
     Attributes
     ----------
-    record
-        The small results.
+    number, record
+        Number of the batch, and its small results.
     pairs
         The pair table; q-values are not known yet.
     triples, leaf_people, nulls
@@ -72,7 +86,8 @@ class BatchOutput:
         Principal reasons, a row for each declined person.
     """
 
-    record: BatchRecord
+    number: int
+    record: Merged
     pairs: pd.DataFrame | None = None
     triples: Triples | None = None
     leaf_people: LeafPeople | None = None
@@ -85,6 +100,7 @@ class BatchOutput:
     def of(
         cls,
         found: BatchFindings,
+        sums: AuditSums,
         *,
         screened: Ints,
         number: int = 0,
@@ -96,8 +112,8 @@ class BatchOutput:
 
         Parameters
         ----------
-        found
-            Results of the batch.
+        found, sums
+            Results of the batch, and its sums.
         screened
             People of the batch who are screened for proxies.
         number, row, first_person
@@ -120,12 +136,8 @@ class BatchOutput:
                 placebo_over_gap=evidence.placebo_over_gap[cell],
             )
         return cls(
-            record=BatchRecord(
-                number,
-                dict(exclusions or {}),
-                found.sums,
-                pair_distributions(pairs, found.scored.is_scored, found.fitted.scope),
-            ),
+            number=number,
+            record=Merged.of(sums, number, exclusions),
             pairs=pairs,
             triples=None if evidence is None else evidence.triples,
             leaf_people=None if evidence is None else evidence.leaf_people,
@@ -147,7 +159,7 @@ class FinishedBatches(Protocol):
     def all_numbers(self) -> Sequence[int]:
         """Every batch, including those without people."""
 
-    def record(self, number: int) -> BatchRecord:
+    def record(self, number: int) -> Merged:
         """The small results of a batch."""
 
     def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
@@ -172,76 +184,10 @@ class FinishedBatches(Protocol):
         """Features and groups of the people of a batch who are screened for proxies; None for no one."""
 
 
-@dataclass(frozen=True, eq=False)
-class Merged:
-    """The records of all batches together.
-
-    Attributes
-    ----------
-    numbers
-        Batches that have people.
-    sums, distributions, exclusions
-        Of all batches.
-    n_outside
-        By batch, triples of people who are not in the reference.
-    by_values
-        By batch, the values of each column to split by.
-    """
-
-    numbers: tuple[int, ...]
-    sums: AuditSums
-    distributions: Mapping[str, Any]
-    exclusions: Mapping[str, int]
-    n_outside: Mapping[int, int]
-    by_values: Mapping[int, Mapping[str, tuple[str, ...]]]
-
-
 def merge_batches(batches: FinishedBatches) -> Merged | None:
     """All batches together, in order; None if every row was left out."""
-    found = sum_in_order(lambda number: _Records.of(batches.record(number)), batches.all_numbers, batches.crew)
-    if found is None or found.sums is None:
-        return None
-    distributions = reduce(merge_distributions, found.distributions)
-    return Merged(tuple(found.n_outside), found.sums, distributions, found.exclusions, found.n_outside, found.by_values)
-
-
-@dataclass(frozen=True, eq=False)
-class _Records:
-    """The records of consecutive batches; the fields are those of `Merged`, with the distributions of each batch."""
-
-    sums: AuditSums | None
-    distributions: tuple[Mapping[str, Any], ...]
-    exclusions: Mapping[str, int]
-    n_outside: Mapping[int, int]
-    by_values: Mapping[int, Mapping[str, tuple[str, ...]]]
-
-    @classmethod
-    def of(cls, record: BatchRecord) -> _Records:
-        """Those of one batch."""
-        if record.sums is None or record.distributions is None:
-            return cls(None, (), record.exclusions, {}, {})
-        by_values = {name: tuple(values) for name, values in record.sums.approvals.items()}
-        return cls(
-            record.sums,
-            (record.distributions,),
-            record.exclusions,
-            {record.number: record.n_outside},
-            {record.number: by_values},
-        )
-
-    def __add__(self, other: _Records) -> _Records:
-        exclusions = dict(self.exclusions)
-        for reason, n in other.exclusions.items():
-            exclusions[reason] = exclusions.get(reason, 0) + n
-        if self.sums is None or other.sums is None:
-            return replace(other if self.sums is None else self, exclusions=exclusions)
-        return _Records(
-            self.sums + other.sums,
-            self.distributions + other.distributions,
-            exclusions,
-            {**self.n_outside, **other.n_outside},
-            {**self.by_values, **other.by_values},
-        )
+    merged = sum_in_order(batches.record, batches.all_numbers, batches.crew)
+    return None if merged is None or merged.people is None else merged
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,9 +200,9 @@ class OneBatch:
     @property
     def all_numbers(self) -> Sequence[int]:
         """The number of the batch."""
-        return [self.output.record.number]
+        return [self.output.number]
 
-    def record(self, number: int) -> BatchRecord:
+    def record(self, number: int) -> Merged:
         """The small things of the batch."""
         return self.output.record
 

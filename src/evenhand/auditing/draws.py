@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batch import BatchFindings, audit_batch
-from evenhand.auditing.batches import BatchOutput, BatchRecord, OneBatch, merge_batches
+from evenhand.auditing.batches import BatchOutput, Merged, OneBatch
 from evenhand.auditing.evidence import Evidence, FeatureGap, Influences, gather_evidence
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.result import AuditResult
-from evenhand.auditing.sections.outcome import with_one_interval
-from evenhand.auditing.summary import Outcome, PairMetrics
+from evenhand.auditing.sections import sums_of
+from evenhand.auditing.sections.outcome import Outcomes, with_one_interval
+from evenhand.auditing.sections.pairs import PairMetrics
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.group_probabilities import FEWEST_EXPECTED
 from evenhand.inputs.people import People
@@ -206,15 +207,12 @@ def _audited(reference: Fitted, people: People, pool_of_people: People, against:
     people = replace(people, by={})
     fitted = Fitted.of(reference.model, reference.settings, people if is_pool else pool_of_people, len(people))
     batch = audit_batch(fitted, people)
-    evidence = None
+    evidence, merged, names = None, Merged.of(sums_of(batch)), people.groups.names
     if batch.evidence is not None:
-        record, evidence_of = BatchRecord(0, {}, batch.sums, {}), batch.evidence
-        output = BatchOutput(record, triples=evidence_of.triples, leaf_people=evidence_of.leaf_people)
+        output = BatchOutput(0, merged, triples=batch.evidence.triples, leaf_people=batch.evidence.leaf_people)
         batches = OneBatch(output, Threads(torch.get_num_threads()))
-        merged = merge_batches(batches)
-        assert merged is not None
         evidence = gather_evidence(fitted, batches, merged, against, is_whole=False)
-    pairs = PairMetrics.of(batch.sums, people.groups.names, (math.nan, math.nan), {}, fitted.scope)
+    pairs = PairMetrics.of(merged.sums, names, (math.nan, math.nan), fitted.scope, is_weighted=False)
     return _Draw(evidence, pairs, _estimates(fitted, batch, evidence, against))
 
 
@@ -407,7 +405,7 @@ def _correlation(influences: Sequence[Floats | None]) -> Floats:
     return correlation
 
 
-def _pooled_outcome(outcome: Outcome, pooled: Mapping[DrawKey, Pooled], expected: Mapping[str, float]) -> Outcome:
+def _pooled_outcome(outcome: Outcomes, pooled: Mapping[DrawKey, Pooled], expected: Mapping[str, float]) -> Outcomes:
     """Outcomes with pooled approvals and gaps; `expected` is the number of people in each group."""
     gaps = {}
     for name, gap in outcome.gaps.items():

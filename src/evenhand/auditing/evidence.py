@@ -754,7 +754,7 @@ def gather_evidence(
     design = Design(
         features=features,
         groups=reference.pool.groups.names,
-        by={name: tuple(counts) for name, counts in sums.approvals.items()},
+        by=sums.by,
         consistency_threshold=reference.settings.consistency_threshold,
         without_weight=tuple(reference.model.category_columns(list(features))),
     )

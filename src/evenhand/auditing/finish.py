@@ -1,11 +1,4 @@
-"""Assemble the result of an audit from the output of its batches.
-
-Remove from a result what could not be found with the given inputs.
-
-The engine computes everything as usual. For scores without a model, some of it means nothing: a reasoning gap of 0 says
-that attributions hold no weights, not that the model weighs alike. Such numbers are removed here, once, before anyone
-sees the result, and each missing number says why it is missing.
-"""
+"""Assemble the result of an audit from the output of its batches."""
 
 from __future__ import annotations
 
@@ -19,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evenhand.arrays import Floats
-from evenhand.auditing.batch import AuditSums
 from evenhand.auditing.batches import FinishedBatches, Merged
 from evenhand.auditing.evidence import gather_evidence, write_q_values
 from evenhand.auditing.fitted import Fitted
@@ -28,19 +20,16 @@ from evenhand.auditing.reservations import reservations_of, reservations_on_reas
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairSource
 from evenhand.auditing.sections import SECTIONS
+from evenhand.auditing.sections.drawn import Weighting
 from evenhand.auditing.sections.features import feature_table_of
+from evenhand.auditing.sections.matching import Matching
 from evenhand.auditing.sections.outcome import outcome_of
+from evenhand.auditing.sections.pairs import PairMetrics
 from evenhand.auditing.sections.proxies import screen_for_proxies
 from evenhand.auditing.sections.reasons import reasons_of
-from evenhand.auditing.summary import (
-    PairMetrics,
-    Provenance,
-    Weighting,
-    quantiles_of_parts,
-    scaled_distributions,
-    weighted_quantiles_of_parts,
-)
-from evenhand.matching import MatchDiagnostics
+from evenhand.auditing.summary import Provenance, quantiles_of_parts, weighted_quantiles_of_parts
+from evenhand.auditing.sums import AuditSums
+from evenhand.matching import MatchDiagnostics, MatchSums
 from evenhand.matching.diagnostics import QUANTILES
 from evenhand.system.threads import one_thread_each
 
@@ -92,6 +81,7 @@ def finish(
     matching = _matching(reference, batches, merged)
     scope = reference.scope
     median, p90 = _pair_quantiles(reference, batches, merged, "cec", (0.5, 0.9))
+    pairs = PairMetrics.of(sums, names, (median, p90), scope, is_weighted=weighting is not None)
     advance("quantiles")
     outcome = outcome_of(reference, sums)
     advance("outcomes")
@@ -106,7 +96,7 @@ def finish(
     columns = [str(column) for column in reference.pool.table.columns]
     prints = shown_prints(sums.prints, columns)
     provenance = _provenance(sums, reference, names, n_reference, merged.exclusions, prints, hashes, files or {})
-    reservations = reservations_of(sums, provenance, reference, matching, outcome.metrics, evidence)
+    reservations = reservations_of(sums, provenance, reference, matching, pairs, outcome.metrics, evidence)
     reasons = reasons_of(reference, sums, outcome.approvals.reference, evidence)
     reservations += reservations_on_reasons(reasons, reference.reasons.reason_map, provenance.group_columns)
     parts = ((section.key, section.of(reference, sums)) for section in SECTIONS if section.is_possible(scope))
@@ -119,7 +109,7 @@ def finish(
         settings=asdict(settings),
         provenance=provenance,
         warnings=(*reservations, *(weighting.reservations() if weighting else ()), *notes),
-        pair_metrics=PairMetrics.of(sums, names, (median, p90), _distributions(merged, weighting), scope),
+        pair_metrics=pairs,
         source=source,
         stream=stream,
         folder=folder,
@@ -134,7 +124,8 @@ def finish(
 def _matching(reference: Fitted, batches: FinishedBatches, merged: Merged) -> MatchDiagnostics:
     matcher = reference.matcher
     distances = _pair_quantiles(reference, batches, merged, "distance", QUANTILES)
-    return merged.sums.matching.diagnostics(
+    sums: MatchSums = merged.sums.sections[Matching.key]
+    return sums.diagnostics(
         dict(zip(QUANTILES, distances, strict=True)),
         matcher.points,
         matcher.groups,
@@ -165,13 +156,6 @@ def _columns(batches: FinishedBatches, merged: Merged, *names: str) -> Iterator[
     return batches.crew.in_order(lambda number: batches.pair_column(number, *names), merged.numbers)
 
 
-def _distributions(merged: Merged, weighting: Weighting | None) -> Mapping[str, Any]:
-    """Histograms of the pairs; weights are scaled to a mean of 1."""
-    if weighting is None:
-        return merged.distributions
-    return scaled_distributions(merged.distributions, weighting.n_counted / float(merged.sums.weights[:, 1].sum()))
-
-
 def _provenance(
     sums: AuditSums,
     reference: Fitted,
@@ -190,10 +174,10 @@ def _provenance(
         model=reference.model.kind,
         n_people=n_people,
         n_reference=n_reference,
-        n_features=sums.attributions.shape[1],
+        n_features=len(reference.pool.table.columns),
         groups={name: int(n) for name, n in zip(names, sums.n_people, strict=True)},
         group_columns=_columns_that_reveal_the_group(sums, n_people),
-        attribution_method=sums.attribution_method if scope.model else "as given" if scope.attributions else "none",
+        attribution_method=next(iter(sums.methods)) if scope.model else "as given" if scope.attributions else "none",
         completeness_gap=sums.completeness_gap / sums.moved if sums.moved > 0 else 0.0,
         attribution_error=_sampling_error(sums),
         integration_error=reference.integration_error,
@@ -218,8 +202,8 @@ def _columns_that_reveal_the_group(sums: AuditSums, n_people: int) -> list[str]:
     """Discrete columns in which each value occurs in only one group."""
     return [
         name
-        for name, values in sums.values_by_group.items()
-        if values is not None
-        and 1 < len(values) <= n_people // 10
-        and all(len(groups) == 1 for groups in values.values())
+        for name, values in sums.values.items()
+        if values.groups is not None
+        and 1 < len(values.groups) <= n_people // 10
+        and all(len(groups) == 1 for groups in values.groups.values())
     ]

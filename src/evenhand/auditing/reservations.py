@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from evenhand.auditing.batch import AuditSums
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.fitted import Fitted, is_wrong_way_round
 from evenhand.auditing.reasons import Reasons
+from evenhand.auditing.sections.pairs import PairMetrics
 from evenhand.auditing.summary import Provenance
+from evenhand.auditing.sums import AuditSums
 from evenhand.exceptions import warn_caller
 from evenhand.inputs.checking import SMALL_GROUP, ColumnCheck, Sign, check_table, few_sentences
 from evenhand.inputs.names import protected_characteristic, suggests
@@ -94,6 +95,7 @@ def reservations_of(
     provenance: Provenance,
     reference: Fitted,
     diagnostics: MatchDiagnostics,
+    pairs: PairMetrics,
     metrics: Mapping[str, Estimate],
     evidence: Evidence | None,
 ) -> list[str]:
@@ -122,10 +124,10 @@ def reservations_of(
             "Attributions are sampled, with a standard error of "
             f"{provenance.attribution_error:.1%} of their size; raise `n_permutations` (--n-permutations) to reduce it."
         )
-    if sums.n_negligible and scope.attributions:
-        share = sums.n_negligible / max(1, int(sums.n_scored.sum()))
+    if pairs.n_negligible:
+        share = pairs.n_negligible / max(1, pairs.n_pairs)
         (grave if share > _MANY_NEGLIGIBLE else other).append(
-            f"{sums.n_negligible} pairs ({share:.1%}) have an attribution too short to have a direction."
+            f"{pairs.n_negligible} pairs ({share:.1%}) have an attribution too short to have a direction."
         )
     if provenance.n_without_baseline:
         other.append(

@@ -36,8 +36,10 @@ from evenhand.auditing.sample import (
 )
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.sections import CHARTS, SECTIONS
-from evenhand.auditing.sections.pairs import review_table
-from evenhand.auditing.summary import SCHEMA, Outcome, PairMetrics, Provenance, Weighting, library_versions, write_json
+from evenhand.auditing.sections.drawn import Weighting
+from evenhand.auditing.sections.outcome import Outcomes
+from evenhand.auditing.sections.pairs import PairMetrics, review_table
+from evenhand.auditing.summary import SCHEMA, Provenance, library_versions, write_json
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.proxies import ProxyScreen
@@ -100,7 +102,7 @@ class AuditResult:
     """
 
     features: pd.DataFrame
-    outcome: Outcome
+    outcome: Outcomes
     matching: MatchDiagnostics
     evidence: Evidence | None
     proxies: ProxyScreen | None
@@ -297,7 +299,7 @@ class AuditResult:
             **summary,
             **{key: asdict(found) for key, found in self.sections.items()},
             **({} if self.stream is None else {"stream": dict(self.stream)}),
-            **({} if self.weighting is None else {"weighting": self.weighting.to_dict()}),
+            **({} if self.weighting is None else {"weighting": asdict(self.weighting)}),
             **({} if self.drawn_groups is None else {"drawn_groups": self.drawn_groups}),
             "findings": [finding.to_dict() for finding in findings],
             "verdict": verdict(summary, findings).to_dict(),

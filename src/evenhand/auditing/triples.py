@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.arrays import Bools, Floats, Ints
+from evenhand.arrays import Bools, Floats, Ints, Sums
 from evenhand.auditing.reasons import BatchReasons, agreement_sums
 from evenhand.inputs.people import People
 from evenhand.matching.leaves import Leaves
@@ -26,7 +26,7 @@ _MANY = 200_000  # triples: more than a batch of a streamed audit has
 
 
 @dataclass(frozen=True)
-class EvidenceSums:
+class EvidenceSums(Sums):
     """Counts and sums over (person, other group); those of parts of the people can be added.
 
     Attributes
@@ -51,13 +51,6 @@ class EvidenceSums:
     n_agreement: int
     agreement: Floats
     without_support: Mapping[str, int]
-
-    def __add__(self, other: EvidenceSums) -> EvidenceSums:
-        added = {
-            f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(self) if f.name != "without_support"
-        }
-        reasons = {name: n + other.without_support[name] for name, n in self.without_support.items()}
-        return EvidenceSums(**added, without_support=reasons)
 
 
 def return_much_freed_memory(n_triples: int) -> None:

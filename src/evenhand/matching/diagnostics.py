@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from itertools import permutations
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.arrays import Floats
+from evenhand.arrays import Floats, Sums
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching.pairs import Pairs
 from evenhand.matching.space import MatchingSpace
@@ -220,7 +220,7 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class MatchSums:
+class MatchSums(Sums):
     """The sums behind the quality of a matching; those of parts of the people can be added.
 
     Attributes
@@ -280,20 +280,6 @@ class MatchSums:
             own=tuple(moments(points[inside], inside) for inside in (pairs.group == code for code in range(n_groups))),
             matched={key: moments(points[pairs.person[rows]], pairs.person[rows]) for key, rows in between.items()},
             matches={key: moments(reference[pairs.match[rows]], pairs.person[rows]) for key, rows in between.items()},
-        )
-
-    def __add__(self, other: MatchSums) -> MatchSums:
-        return replace(
-            self,
-            n_persons=self.n_persons + other.n_persons,
-            n_pairs=self.n_pairs + other.n_pairs,
-            n_matched=self.n_matched + other.n_matched,
-            unmatched={reason: n + other.unmatched[reason] for reason, n in self.unmatched.items()},
-            n_twins=self.n_twins + other.n_twins,
-            times_used=self.times_used + other.times_used,
-            own=tuple(a + b for a, b in zip(self.own, other.own, strict=True)),
-            matched={key: value + other.matched[key] for key, value in self.matched.items()},
-            matches={key: value + other.matches[key] for key, value in self.matches.items()},
         )
 
     def diagnostics(

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import Floats, Ints, Sums
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.disparity.approvals import contrast_counts, contrast_groups, no_contrast
 from evenhand.metrics.disparity.intervals import Membership, group_rate, rate_estimate
@@ -164,7 +164,7 @@ def _same(first: Ints, second: Ints) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, eq=False)
-class ReasonCounts:
+class ReasonCounts(Sums):
     """How often reasons are given to declined people; counts of parts of the people can be added.
 
     Attributes
@@ -230,9 +230,6 @@ class ReasonCounts:
             n_pairs=np.bincount(pairs[known], minlength=n_groups),
             agreement=np.column_stack([np.bincount(pairs[known], c, minlength=n_groups) for c in alike[known].T]),
         )
-
-    def __add__(self, other: ReasonCounts) -> ReasonCounts:
-        return ReasonCounts(**{name: values + getattr(other, name) for name, values in vars(self).items()})
 
 
 @dataclass(frozen=True)

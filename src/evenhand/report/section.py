@@ -192,6 +192,10 @@ class Section:
     is_logged: ClassVar[bool] = True
     result: ClassVar[type | None] = None
 
+    def sums(self, batch: Any) -> Any:
+        """What the section adds up over batches of people (`arrays.Sums`), from one of them; None for nothing."""
+        return None
+
     def of(self, reference: Any, sums: Any) -> Any:
         """What the section adds to the result, from what was fitted and the sums over all batches; None for nothing."""
         return None

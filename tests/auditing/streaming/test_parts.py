@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evenhand.auditing.batch import ScoreCounts
 from evenhand.auditing.streaming.source import hash_limit, lowest_rows, open_source
 from evenhand.auditing.streaming.store import RowFile, encode, load
 from evenhand.auditing.summary import quantiles_of_parts
+from evenhand.auditing.sums import ScoreCounts
 from evenhand.exceptions import StreamError
 from evenhand.inputs.tables import open_table, typed
 from evenhand.system.hashing import person_hash

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.sections.drawn import DrawnGroups, Weights
 from evenhand.auditing.sections.evidence import Excess, Sensitivity
 from evenhand.auditing.sections.features import Features
@@ -14,6 +15,7 @@ from evenhand.auditing.sections.reasons import Reasons
 from evenhand.auditing.sections.regressions import Regressions
 from evenhand.auditing.sections.roc import Roc
 from evenhand.auditing.sections.score_gap import ScoreGap
+from evenhand.auditing.sums import AuditSums
 from evenhand.report.schema import schema_with
 from evenhand.report.section import AuditChart, Section
 
@@ -37,6 +39,11 @@ SECTIONS: tuple[Section, ...] = (
 
 CHARTS: dict[str, AuditChart] = {chart.name: chart for section in SECTIONS for chart in section.charts}
 """The charts of all sections by name, in the order of the page."""
+
+
+def sums_of(batch: BatchFindings) -> AuditSums:
+    """The sums of a batch, with those of every section."""
+    return AuditSums.of(batch, SECTIONS)
 
 
 def load_schema() -> dict[str, Any]:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from evenhand.auditing.batch import AuditSums
+from evenhand.arrays import Floats, Ints, Sums
+from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.sections.evidence import evidence_of, excess_columns, excess_metric
+from evenhand.auditing.sections.pairs import Pairs
+from evenhand.auditing.sums import AuditSums
 from evenhand.report.drawing import (
     MOST_FEATURES,
     STEP,
@@ -43,13 +48,31 @@ from evenhand.report.tables import (
 )
 
 
+@dataclass(frozen=True, eq=False)
+class FeatureSums(Sums):
+    """Sums of each feature's parts of the scores of pairs, and of its attributions to people by group; weighted."""
+
+    contributions: Floats
+    attributions: Floats
+
+
+def _weighted_sum(rows: NDArray[np.float32], sample_weight: Floats | None, person: Ints) -> Floats:
+    """The sum of the rows, each multiplied by 1 or by its person's weight."""
+    total: Floats = (
+        rows.sum(axis=0, dtype=np.float64)
+        if sample_weight is None
+        else np.einsum("i,ij->j", sample_weight[person], rows, dtype=np.float64)
+    )
+    return total
+
+
 def feature_table_of(fitted: Fitted, sums: AuditSums, evidence: Evidence | None) -> pd.DataFrame:
     """For each feature: mean part of the CEC score, share, part of the excess, and mean attribution by group."""
     if not fitted.scope.attributions:
         return pd.DataFrame(columns=["feature", "contribution", "share"])
     features, names = [str(column) for column in fitted.pool.table.columns], fitted.pool.groups.names
-    scored = float(sums.scored.sum())
-    contribution = sums.contributions / scored if scored else np.full(len(features), np.nan)
+    scored, own = float(sums.sections[Pairs.key].weight.sum()), sums.sections[Features.key]
+    contribution = own.contributions / scored if scored else np.full(len(features), np.nan)
     columns: dict[str, Any] = {
         "feature": features,
         "contribution": contribution,
@@ -64,7 +87,7 @@ def feature_table_of(fitted: Fitted, sums: AuditSums, evidence: Evidence | None)
         }
     for code, name in enumerate(names):
         weight = float(sums.weights[code, 1])
-        columns[f"mean attribution: {name}"] = sums.attributions[code] / weight if weight else np.nan
+        columns[f"mean attribution: {name}"] = own.attributions[code] / weight if weight else np.nan
     return pd.DataFrame(columns).sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -200,6 +223,14 @@ class Features(Section):
     )
 
     prose = "Which features the excess comes from, and which ones the model weighs differently for comparable people."
+
+    def sums(self, batch: BatchFindings) -> FeatureSums:
+        weight, groups = batch.people.sample_weight, batch.people.groups
+        members = [np.flatnonzero(groups.codes == code) for code in range(len(groups.names))]
+        return FeatureSums(
+            _weighted_sum(batch.scored.contributions, weight, batch.pairs.person),
+            np.stack([_weighted_sum(batch.attributions[rows], weight, rows) for rows in members]),
+        )
 
     def metrics(self, summary: Summary, reference: str) -> Iterable[AuditMetric]:
         for row in (summary["evidence"] or {"features": ()})["features"]:

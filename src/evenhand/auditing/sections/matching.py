@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 import altair as alt
 import numpy as np
 
+from evenhand.auditing.batch import BatchFindings
+from evenhand.matching import MatchSums
 from evenhand.report.drawing import (
     MOST_FEATURES,
     STEP,
@@ -192,6 +194,9 @@ class Matching(Section):
         "Every metric of pairs is about matched people. If matches are far or few, or if the groups still differ "
         "after matching, the metrics mean less."
     )
+
+    def sums(self, batch: BatchFindings) -> MatchSums:
+        return MatchSums.of(batch.pairs, batch.points, batch.fitted.matcher.points, batch.people.sample_weight)
 
     def facts(self, summary: Summary) -> Sequence[tuple[str, str]]:
         found, reuse = summary["matching"], summary["matching"]["reuse"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import altair as alt
@@ -12,10 +12,9 @@ import numpy as np
 from scipy import special
 
 from evenhand.arrays import Floats
-from evenhand.auditing.batch import AuditSums, ClusteredPeople, ScoreCounts
 from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.auditing.scope import Scope
-from evenhand.auditing.summary import Outcome as OutcomeParts
+from evenhand.auditing.sums import AuditSums, ClusteredPeople, ScoreCounts
 from evenhand.metrics import disparity
 from evenhand.metrics.disparity import (
     ApprovalTable,
@@ -23,6 +22,8 @@ from evenhand.metrics.disparity import (
     CutoffApprovals,
     GapEstimate,
     GroupErrorRates,
+    ScoreDisparity,
+    SegmentedApproval,
     approval_disparity,
     approval_disparity_by_cutoff,
     group_calibration,
@@ -30,7 +31,7 @@ from evenhand.metrics.disparity import (
     score_disparity,
     segmented_approvals,
 )
-from evenhand.metrics.estimate import RowWeights, not_estimable
+from evenhand.metrics.estimate import Estimate, RowWeights, not_estimable
 from evenhand.metrics.outcomes import GroupOutcome, group_outcomes, hanley_mcneil, outcome_metrics
 from evenhand.report.drawing import (
     NothingToDrawError,
@@ -69,7 +70,55 @@ from evenhand.report.tables import (
 )
 
 
-def outcome_of(fitted: Fitted, sums: AuditSums) -> OutcomeParts:
+@dataclass(frozen=True)
+class Outcomes:
+    """What the model decides, by group.
+
+    Attributes
+    ----------
+    metrics
+        Utility and gaps by name, each a number or NaN with the reason.
+    groups
+        Decisions and errors of each group.
+    gaps
+        The gaps with intervals.
+    approvals, scores, error_rates
+        Tables of a fair-lending file: approvals and scores next to a reference group, error rates of each group.
+    cutoffs
+        Approvals if the cutoff were at each decile of the score.
+    segments
+        For each requested column, approvals within its values and their common odds ratio.
+    calibration
+        The model's scores next to what was observed, by group.
+    """
+
+    metrics: Mapping[str, Estimate]
+    groups: tuple[GroupOutcome, ...]
+    gaps: Mapping[str, GapEstimate]
+    approvals: ApprovalTable
+    scores: tuple[ScoreDisparity, ...]
+    error_rates: tuple[GroupErrorRates, ...]
+    cutoffs: tuple[CutoffApprovals, ...]
+    segments: Mapping[str, tuple[SegmentedApproval, ...]]
+    calibration: CalibrationTable
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data: metrics by name, and the tables."""
+        return {
+            **{name: metric.value for name, metric in self.metrics.items()},
+            "notes": {name: metric.note for name, metric in self.metrics.items() if metric.note},
+            "groups": [asdict(group) for group in self.groups],
+            "gaps": {name: gap.to_dict() for name, gap in self.gaps.items()},
+            "approvals": self.approvals.to_dict(),
+            "scores": [row.to_dict() for row in self.scores],
+            "error_rates": [row.to_dict() for row in self.error_rates],
+            "cutoffs": [row.to_dict() for row in self.cutoffs],
+            "segments": {name: [row.to_dict() for row in rows] for name, rows in self.segments.items()},
+            "calibration": self.calibration.to_dict(),
+        }
+
+
+def outcome_of(fitted: Fitted, sums: AuditSums) -> Outcomes:
     """What the model decides, by group: as much of it as can be found from what was given."""
     rows, settings, names, scope = sums.rows, fitted.settings, fitted.pool.groups.names, fitted.scope
     favorable, lost, chosen = settings.favorable or "high", scope.not_possible, settings.reference_group
@@ -93,7 +142,7 @@ def outcome_of(fitted: Fitted, sums: AuditSums) -> OutcomeParts:
     if scope.decisions and scope.outcome == "score":
         cutoffs = approval_disparity_by_cutoff(score, codes, names=names, frequency=times, reference=chosen)
     own = own_score(score, favorable, settings.unit)
-    return OutcomeParts(
+    return Outcomes(
         metrics={
             name: not_estimable(why[name]) if name in why else metric
             for name, metric in outcome_metrics(labels, decision, score, outcomes, times).items()
@@ -180,6 +229,7 @@ def _segments(
                 people.decision, people.group, people.by[column], names=names, frequency=times, reference=reference
             )
         )
+    counts = dict(sorted(counts.items()))
     cells = np.stack(list(counts.values()))
     place, group, decision = np.nonzero(cells[..., 0])
     count, total, squares = cells[place, group, decision].T

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, ClassVar
 
 import altair as alt
+import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from evenhand.arrays import Floats, Ints, Sums
+from evenhand.auditing.batch import BatchFindings
+from evenhand.auditing.fitted import own_score
+from evenhand.auditing.scope import Scope
+from evenhand.auditing.sums import AuditSums, sums_by_code
 from evenhand.metrics.cec import REGIMES
 from evenhand.report.drawing import (
     chart_of,
@@ -27,7 +35,215 @@ from evenhand.report.formatting import decimal, is_number, percent
 from evenhand.report.section import AuditChart, Section, Summary, SummaryRow, lacking
 from evenhand.report.tables import Column, Highlight, Table, flag, text
 
+CEC_EDGES = np.round(np.linspace(0, 1, 51), 3)
+SCORE_EDGES = np.round(np.linspace(0, 1, 41), 4)
+# Distances are unbounded: one bin for 0, then 20 per power of ten, and a last one for the rest.
+DISTANCE_EDGES = np.concatenate([[0.0], np.round(np.logspace(-3, 3, 121), 6)])
+PLANE_EDGES = (np.round(np.linspace(-1, 1, 41), 3), np.round(np.linspace(0, 1, 26), 3))
 _EVERYONE = "all pairs"
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """Numbers of each group in bins, of shape (G, n_bins), or sums of weights.
+
+    A bin includes its left edge, and the last bin both edges and everything beyond.
+    """
+
+    edges: Floats
+    counts: NDArray[Any]
+
+    @classmethod
+    def of(cls, values: Floats, groups: Ints, n_groups: int, edges: Floats, weight: Floats | None) -> Histogram:
+        """Count values that are known.
+
+        Examples
+        --------
+        >>> one = Histogram.of(np.array([0.2, 3.0, np.nan]), np.array([0, 1, 1]), 2, np.array([0.0, 0.5, 1.0]), None)
+        >>> (one + one).counts
+        array([[2, 0],
+               [0, 2]])
+        """
+        known = np.isfinite(values) & (values >= edges[0])
+        n_bins = len(edges) - 1
+        place = np.minimum(np.searchsorted(edges, values[known], side="right") - 1, n_bins - 1)
+        counts = np.bincount(
+            groups[known] * n_bins + place, None if weight is None else weight[known], minlength=n_groups * n_bins
+        )
+        return cls(edges, counts.reshape(n_groups, n_bins))
+
+    def __add__(self, other: Histogram) -> Histogram:
+        return Histogram(self.edges, self.counts + other.counts)
+
+
+@dataclass(frozen=True, eq=False)
+class PairSums(Sums):
+    """Counts and sums over pairs.
+
+    Attributes
+    ----------
+    n, weight, means
+        Counted scored pairs of each group, the sum of their weights, and weighted sums of their cec, input gap and
+        reasoning gap, of shape (G, 3).
+    regimes
+        Weight of the pairs of each group and regime, of shape (G, 4).
+    n_negligible
+        Pairs with an attribution too short to have a direction.
+    cec, placebo_cec, distance, score
+        Pairs by CEC score, by the mean score of the person's placebo pairs and by distance; people by score. None where
+        the inputs do not allow it.
+    plane
+        Pairs by score of the match minus score of the person, and by CEC score: numbers, or sums of weights.
+    """
+
+    n: Ints
+    weight: Floats
+    means: Floats
+    regimes: Floats
+    n_negligible: int
+    cec: Histogram | None
+    placebo_cec: Histogram | None
+    distance: Histogram
+    score: Histogram | None
+    plane: NDArray[Any] | None
+
+    @classmethod
+    def of(cls, batch: BatchFindings) -> PairSums:
+        """Those of a batch."""
+        people, scored, scope, settings = batch.people, batch.scored, batch.fitted.scope, batch.fitted.settings
+        done, codes, n_groups = scored.is_scored, people.groups.codes, len(people.groups.names)
+        person, other = batch.pairs.person[done], batch.pairs.other_group[done]
+        group, weight = codes[person], people.weight[person]
+        given = None if people.sample_weight is None else weight
+        place = pd.Index(REGIMES).get_indexer(pd.Index(batch.regime[done]))
+        favorable = settings.favorable or "high"
+        own, match = (own_score(score, favorable, settings.unit) for score in (batch.score, scored.match_score))
+        edges = SCORE_EDGES
+        if scope.outcome == "value":
+            edges = np.linspace(own.min(), own.max(), len(SCORE_EDGES))
+        cec = placebo = plane = None
+        if scope.attributions:
+            cec = Histogram.of(scored.cec[done], group, n_groups, CEC_EDGES, given)
+            unknown = np.full(len(person), np.nan)
+            of_placebos = unknown if batch.evidence is None else batch.evidence.placebo_cec[person, other]
+            placebo = Histogram.of(of_placebos, group, n_groups, CEC_EDGES, given)
+            if scope.outcome == "score":
+                plane = np.histogram2d(match[done] - own[person], scored.cec[done], PLANE_EDGES, weights=given)[0]
+        return cls(
+            n=np.bincount(group[weight > 0], minlength=n_groups),
+            weight=sums_by_code(group, weight, n_groups),
+            means=np.column_stack(
+                [
+                    sums_by_code(group, weight * values[done], n_groups)
+                    for values in (scored.cec, scored.input_gap, scored.reasoning_gap)
+                ]
+            ),
+            regimes=sums_by_code(group * 4 + place, weight, 4 * n_groups).reshape(n_groups, 4),
+            n_negligible=int(scored.is_negligible.sum()),
+            cec=cec,
+            placebo_cec=placebo,
+            distance=Histogram.of(batch.pairs.distance[done], group, n_groups, DISTANCE_EDGES, given),
+            score=None
+            if scope.outcome == "decision"
+            else Histogram.of(own, codes, n_groups, edges, people.sample_weight),
+            plane=plane,
+        )
+
+    def distributions(self, names: Sequence[str], scope: Scope, factor: float | None) -> dict[str, Any]:
+        """Histograms as plain data, enough to draw the charts of a report; sums of weights are multiplied by a factor.
+
+        Returns
+        -------
+        `cec`, `placebo_cec`, `distance` and `score`: `edges`, and `counts` by group. `plane`: `cells` are (bin of the
+        difference, bin of the score, count), without empty ones. `regimes`: pairs by group and regime.
+        """
+
+        def shown(numbers: NDArray[Any]) -> Any:
+            return (numbers.astype(np.int64) if factor is None else factor * numbers).tolist()
+
+        order = np.argsort(names)
+        cells: list[Any] = []
+        if self.plane is not None:
+            places = np.nonzero(self.plane)
+            cells = [list(cell) for cell in zip(*(p.tolist() for p in places), shown(self.plane[places]), strict=True)]
+        histograms = {}
+        usual = {"cec": CEC_EDGES, "placebo_cec": CEC_EDGES, "distance": DISTANCE_EDGES, "score": SCORE_EDGES}
+        for key, edges in usual.items():
+            found: Histogram | None = getattr(self, key)
+            counts = {} if found is None else {names[code]: shown(found.counts[code]) for code in order}
+            histograms[key] = {"edges": (edges if found is None else found.edges).tolist(), "counts": counts}
+        return {
+            **histograms,
+            "plane": {
+                "difference_edges": PLANE_EDGES[0].tolist(),
+                "cec_edges": PLANE_EDGES[1].tolist(),
+                "cells": cells,
+            },
+            "regimes": {}
+            if "regimes" in scope.not_possible
+            else {names[code]: dict(zip(REGIMES, shown(self.regimes[code]), strict=True)) for code in order},
+        }
+
+
+@dataclass(frozen=True)
+class PairMetrics:
+    """Metrics of all scored pairs.
+
+    Attributes
+    ----------
+    cec, input_gap, reasoning_gap
+        Means; NaN if no pair was scored.
+    cec_median, cec_p90
+        Quantiles of the CEC score.
+    cec_by_group
+        Means by group of the person, in order of the groups' names.
+    regimes
+        Share of pairs in each regime.
+    distributions
+        Histograms: see `PairSums.distributions`.
+    flips
+        Share of pairs whose two people get different decisions.
+    """
+
+    n_pairs: int
+    n_negligible: int
+    cec: float
+    cec_median: float
+    cec_p90: float
+    input_gap: float
+    reasoning_gap: float
+    cec_by_group: Mapping[str, float]
+    regimes: Mapping[str, float]
+    distributions: Mapping[str, Any]
+    flips: float = math.nan
+
+    @classmethod
+    def of(
+        cls, sums: AuditSums, names: Sequence[str], quantiles: tuple[float, float], scope: Scope, *, is_weighted: bool
+    ) -> PairMetrics:
+        """Metrics from the sums over all pairs, and the median and 0.9 quantile of their CEC scores."""
+        own: PairSums = sums.sections[Pairs.key]
+        n, total = int(own.n.sum()), float(own.weight.sum())
+        means = (own.means.sum(axis=0) / total).tolist() if n else [math.nan] * 3
+        regimes = (own.regimes.sum(axis=0) / total).tolist() if n else [math.nan] * len(REGIMES)
+        present = [code for code in np.argsort(names) if own.n[code]]
+        nan, lost, has_explanations = math.nan, scope.not_possible, scope.attributions
+        factor = float(sums.weights[:, 0].sum() / sums.weights[:, 1].sum()) if is_weighted else None
+        return cls(
+            n_pairs=n,
+            n_negligible=own.n_negligible if has_explanations else 0,
+            cec=means[0] if has_explanations else nan,
+            cec_median=quantiles[0],
+            cec_p90=quantiles[1],
+            input_gap=nan if "weighing" in lost else means[1],
+            reasoning_gap=nan if "weighing" in lost else means[2],
+            cec_by_group={names[code]: float(own.means[code, 0] / own.weight[code]) for code in present}
+            if has_explanations
+            else {},
+            regimes=dict.fromkeys(REGIMES, nan) if "regimes" in lost else dict(zip(REGIMES, regimes, strict=True)),
+            distributions=own.distributions(names, scope, factor),
+            flips=regimes[2] + regimes[3] if scope.decisions else nan,
+        )
 
 
 _REGIME_WORDS = {
@@ -326,6 +542,9 @@ class Pairs(Section):
         "are asked about a pair: do both get the same decision, and does the model weigh their features alike? The "
         "answers define four regimes. Regime B is the one that outcome metrics cannot see."
     )
+
+    def sums(self, batch: BatchFindings) -> PairSums:
+        return PairSums.of(batch)
 
     def paragraphs(self, summary: Summary) -> Sequence[str]:
         return (self.prose.replace(" who has the same label", "") if lacking(summary, "labels") else self.prose,)

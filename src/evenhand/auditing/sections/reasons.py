@@ -8,11 +8,13 @@ from typing import Any, ClassVar
 
 import altair as alt
 
-from evenhand.auditing.batch import AuditSums
+from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.reasons import BASELINE, NO_BASELINE
 from evenhand.auditing.reasons import Reasons as ReasonsGiven
+from evenhand.auditing.sums import AuditSums
+from evenhand.metrics.reason_codes import ReasonCounts
 from evenhand.report.drawing import check_any, forest, label_of
 from evenhand.report.formatting import is_number, listed, shortened
 from evenhand.report.section import AuditChart, Section, Summary
@@ -39,7 +41,7 @@ def reasons_of(reference: Fitted, sums: AuditSums, reference_group: str, evidenc
     """The reasons of declined people."""
     given, groups = reference.reasons, reference.pool.groups.names
     found = ReasonsGiven.of(
-        sums.reasons,
+        sums.sections[Reasons.key],
         given.reason_map.names,
         groups,
         reference_group,
@@ -190,6 +192,9 @@ class Reasons(Section):
         "rank-biased overlap": "How alike two ordered lists of reasons are, where the first reasons count most: 0 "
         "nothing in common, 1 identical.",
     }
+
+    def sums(self, batch: BatchFindings) -> ReasonCounts:
+        return batch.reasons.counts(batch.people.groups, batch.pairs.person)
 
     def paragraphs(self, summary: Summary) -> Sequence[str]:
         found = summary["reasons"]

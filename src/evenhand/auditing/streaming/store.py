@@ -22,7 +22,7 @@ import torch
 from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
-from evenhand.auditing.batches import BatchOutput, BatchRecord, Merged, PairNulls
+from evenhand.auditing.batches import BatchOutput, Merged, PairNulls
 from evenhand.auditing.fitted import Fitted
 from evenhand.exceptions import InvalidInputError, StreamError
 from evenhand.metrics.score_gap import LeafPeople
@@ -304,7 +304,7 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
         # People outside the reference come first, sorted by their lower row.
         is_inside, lowest = triples.person_row >= 0, smallest_row(triples)
         order = np.argsort(lowest + is_inside * (lowest.max(initial=0) + 1), kind="stable")
-        record = replace(record, n_outside=int((~is_inside).sum()))
+        record = replace(record, n_outside={output.number: int((~is_inside).sum())})
         stored = {name: getattr(triples, name) for name in _KEPT}
         stored = {name: v.astype(_ON_DISK.get(name, v.dtype), copy=False) for name, v in stored.items()}
         stored |= {f"by {k}": codes.astype(np.int32, copy=False) for k, codes in enumerate(triples.by.values())}
@@ -313,7 +313,7 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
         contents["nulls.npz"] = pa.py_buffer(encode(output.nulls))
         contents["leaves.npz"] = pa.py_buffer(encode(output.leaf_people))
     contents["npz"] = pa.py_buffer(encode(record))
-    return {_name(record.number, ending): content for ending, content in contents.items()}
+    return {_name(output.number, ending): content for ending, content in contents.items()}
 
 
 def _parquet(table: pd.DataFrame, kinds: Mapping[Any, pa.DataType] | None = None) -> pa.Buffer:
@@ -375,9 +375,9 @@ class Store:
             with write_atomically(self.folder / name) as temporary, temporary.open("wb") as file:
                 file.write(content)
 
-    def record(self, number: int) -> BatchRecord:
-        """The stored output of a batch."""
-        return load(self._file(number, "npz"), BatchRecord)
+    def record(self, number: int) -> Merged:
+        """The small results of a batch."""
+        return load(self._file(number, "npz"), Merged)
 
     def nulls(self, number: int) -> PairNulls:
         """The values from which the q-values of a batch's pairs are computed."""
@@ -448,7 +448,7 @@ class Store:
 
 
 MANIFEST = "manifest.json"
-_FORM = "evenhand.stream/5"
+_FORM = "evenhand.stream/6"
 _PROBE_PEOPLE = 64
 _SAME = 1e-4  # scores of the same model agree better than this on any machine
 
@@ -517,7 +517,7 @@ def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
 
 def _codes_of_splits(merged: Merged) -> dict[int, dict[str, Ints]]:
     """For each batch, how its codes of the columns to split by map to those of all batches."""
-    values = {name: tuple(counts) for name, counts in merged.sums.approvals.items()}
+    values = merged.sums.by
     return {
         number: {
             name: np.array([values[name].index(value) for value in texts], dtype=np.int64) for name, texts in by.items()

@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from evenhand.arrays import Ints
 from evenhand.auditing.batch import audit_batch
-from evenhand.auditing.batches import BatchOutput, BatchRecord
+from evenhand.auditing.batches import BatchOutput, Merged
 from evenhand.auditing.fitted import Fitted, as_seen_by, in_units
 from evenhand.auditing.options import Engine
+from evenhand.auditing.sections import sums_of
 from evenhand.auditing.streaming.source import Batch, Source
 from evenhand.auditing.streaming.store import BatchFiles, Store, encode_batch, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
@@ -96,7 +97,7 @@ class BatchWork:
         fitted, first_row = self.fitted, batch.first_row
         people = self.columns.people_of(table, where)
         if not len(people):
-            return BatchOutput(BatchRecord(batch.number, people.exclusions))
+            return BatchOutput(batch.number, Merged(people.exclusions))
         try:
             people = as_seen_by(fitted.model, people, fitted.settings, pool=fitted.pool, where=where)
         except (InvalidInputError, InvalidTypeError) as error:
@@ -109,8 +110,10 @@ class BatchWork:
             person_row = np.where(self.reference_rows[place] == row, place, -1)
         if self.evidence_below is not None:
             compared = np.flatnonzero(person_hash(row, self.evidence_seed) <= np.uint64(self.evidence_below))
+        found = audit_batch(fitted, people, person_row=person_row, first_person=first_row, compared=compared)
         return BatchOutput.of(
-            audit_batch(fitted, people, person_row=person_row, first_person=first_row, compared=compared),
+            found,
+            sums_of(found),
             screened=np.flatnonzero(np.isin(row, self.screened)),
             number=batch.number,
             row=row,
