@@ -34,12 +34,13 @@ def pages(tmp_path_factory):
 
 SECTIONS = {
     "scores": ["What was audited", "Verdict", "Score gap at equal finances", "Proxies", "Match quality",
-               "Outcomes", "ROC and KS curves", "Limitations", "Glossary"],
+               "Outcomes", "ROC and KS curves", "Applicants to review", "Limitations", "Glossary"],
     "price": ["What was audited", "Verdict", "Score gap at equal finances", "Proxies", "Match quality",
               "Outcomes", "Limitations", "Glossary"],
     "explained": ["What was audited", "Verdict", "Score gap at equal finances", "Decisions and reasoning",
                   "Excess over placebo pairs", "Feature drivers", "Proxies", "Match quality", "Outcomes",
-                  "ROC and KS curves", "Reason codes", "Sensitivity", "Pair explorer", "Limitations", "Glossary"],
+                  "ROC and KS curves", "Reason codes", "Sensitivity", "Applicants to review",
+                  "Pair explorer", "Limitations", "Glossary"],
 }  # fmt: skip
 
 
