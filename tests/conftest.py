@@ -31,7 +31,9 @@ from typer.testing import CliRunner
 
 import evenhand as eh
 from evenhand import cli
+from evenhand.inputs.tables import lakes
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
+from evenhand.system import processes
 
 TESTS = Path(__file__).parent
 NUMBER = re.compile(r"[-\u2212]?\d+(?:\.\d+)?")
@@ -124,6 +126,30 @@ def opened_here(monkeypatch):
         return arrays, json.loads(json.dumps(rest))
 
     monkeypatch.setattr(load, "opened_apart", opened)
+
+
+@pytest.fixture(autouse=True)
+def _tables_read_here(request, monkeypatch):
+    """Tables are read in this process, without its limits: another takes half a second to import libraries."""
+    if "tables_apart" in request.fixturenames:
+        return
+    answered = processes._answered
+
+    def here(asked, seconds):
+        function = json.loads(asked)[0]
+        if not function.startswith("evenhand.inputs.tables."):
+            return answered(asked, seconds)
+        with monkeypatch.context() as unlimited:
+            for module in (processes, lakes):
+                unlimited.setattr(module, "limit_resources", lambda *_, **__: None)
+            return 0, processes.answer(asked)
+
+    monkeypatch.setattr(processes, "_answered", here)
+
+
+@pytest.fixture
+def tables_apart():
+    """Tables are read in a process with limits, as users have it."""
 
 
 @pytest.fixture

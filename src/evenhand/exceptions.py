@@ -47,6 +47,10 @@ class StreamError(EvenhandError, OSError):
     """A streamed audit could not continue; the message says why and what is kept."""
 
 
+class LimitError(EvenhandError):
+    """A separate process that read a file crashed, or took more time or memory than it may."""
+
+
 class EvenhandWarning(UserWarning):
     """Weak evidence or a degenerate model: the result stands, with a reservation that is also reported."""
 

@@ -24,11 +24,10 @@ from typing import Any
 from unittest.mock import patch
 
 from evenhand.models import onnx_process
-from evenhand.models.files import worker
+from evenhand.system import processes
 
 __all__ = ["Ended", "copied_processes", "in_a_copy"]
 
-_RUN = subprocess.run
 _FAILED = 3
 _MOST_MEMORY = 8 * 2**30  # of addresses, so that more than 4 GB can be seen and the machine is not filled
 _LOADED = 2**29  # of addresses: what libraries take at least in a process that opens a file, out of its limit
@@ -120,36 +119,33 @@ def copied_processes() -> Iterator[None]:
         Popen=_Copy, PIPE=subprocess.PIPE, DEVNULL=subprocess.DEVNULL, TimeoutExpired=subprocess.TimeoutExpired
     )
     with (
-        patch("subprocess.run", _run),
+        patch.object(processes, "_answered", _answered),
         patch.object(onnx_process, "subprocess", scores),
-        patch.object(worker, "_MEMORY", worker._MEMORY + taken),
+        patch.object(processes, "_MEMORY", processes._MEMORY + taken),
         patch.object(onnx_process, "_MEMORY", onnx_process._MEMORY + taken),
     ):
         yield
 
 
-def _run(command: list[str], timeout: float | None = None, **options: Any) -> subprocess.CompletedProcess[bytes]:
-    """In place of `subprocess.run`, for the process that opens a file."""
-    if timeout is None or worker.__name__ not in command:
-        return _RUN(command, timeout=timeout, **options)
+def _answered(request: bytes, seconds: float | None) -> tuple[int | None, bytes]:
+    """In place of the process with limits that reads a file."""
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         code = 1
         try:
-            worker.main(*command[-3:])
+            os.close(reading)
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(processes.answer(request))
             code = 0
         finally:
             os._exit(code)
-    until = time.perf_counter() + timeout
-    while True:
-        done, status = os.waitpid(child, os.WNOHANG)
-        if done:
-            return subprocess.CompletedProcess(command, os.waitstatus_to_exitcode(status))
-        if time.perf_counter() > until:
-            os.kill(child, signal.SIGKILL)
-            os.waitpid(child, 0)
-            raise subprocess.TimeoutExpired(command, timeout)
-        time.sleep(0.002)
+    os.close(writing)
+    content, is_late = _received(reading, time.perf_counter() + (seconds or 600))
+    if is_late:
+        os.kill(child, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return None if is_late else code, content
 
 
 class _Copy:

@@ -1,18 +1,21 @@
 """Tables of applicants, and a model of every kind fitted on them."""
 
+import base64
 import importlib.util
+import json
 import os
 import signal
 import subprocess
 import sys
 import threading
 from math import comb
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 import statsmodels
+
+from evenhand.system.processes import _answered as ANSWERED  # noqa: N812
 
 
 @pytest.fixture(params=["patsy", "formulaic"])
@@ -120,8 +123,8 @@ def baselines_of():
 # Most of the time of a process that opens a file goes into imports. Here they are made once, and each file is opened by
 # a copy of the process, which runs the same code under the same limits.
 COPYING = """
-import contextlib, importlib, os, signal, sys
-from evenhand.models.files import worker
+import base64, contextlib, importlib, os, signal, sys
+from evenhand.system import processes
 for name in sys.argv[1:]:
     with contextlib.suppress(Exception):
         importlib.import_module(name)
@@ -129,16 +132,21 @@ answers = os.fdopen(os.dup(1), "w")
 os.dup2(2, 1)  # what libraries print is no answer
 print("ready", file=answers, flush=True)
 for line in sys.stdin:
-    seconds, *arguments = line.rstrip("\\n").split("\\t")
+    seconds, request = line.split()
+    reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
         try:
             signal.alarm(int(float(seconds)))
-            worker.main(*arguments)
+            with os.fdopen(writing, "wb") as pipe:
+                pipe.write(processes.answer(base64.b64decode(request)))
             os._exit(0)
         finally:
             os._exit(1)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), file=answers, flush=True)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        answer = base64.b64encode(pipe.read()).decode()
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), answer, file=answers, flush=True)
 """
 # torch, which the process that opens other files does without, takes much of the memory that it may take.
 IMPORTS = {
@@ -152,20 +160,18 @@ def copied_processes():
     """Runs a command that opens a file as a copy of a process with its imports made."""
     servers, one_at_a_time = {}, threading.Lock()
 
-    def run(command, timeout, **_):
-        kind = "with torch" if command[-3] in ("onnx", "pmml") else "other"
+    def run(request, seconds):
+        kind = "with torch" if json.loads(request)[3] in ("onnx", "pmml") else "other"
         with one_at_a_time:
             if kind not in servers:
                 pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
                 servers[kind] = subprocess.Popen([sys.executable, "-c", COPYING, *IMPORTS[kind]], text=True, **pipes)
                 assert servers[kind].stdout.readline() == "ready\n"
             server = servers[kind]
-            server.stdin.write("\t".join([str(timeout), *command[-3:]]) + "\n")
+            server.stdin.write(f"{seconds} {base64.b64encode(request).decode()}\n")
             server.stdin.flush()
-            code = int(server.stdout.readline())
-        if code == -signal.SIGALRM:
-            raise subprocess.TimeoutExpired(command, timeout)
-        return subprocess.CompletedProcess(command, code)
+            code, answer = server.stdout.readline().removesuffix("\n").split(" ")
+        return None if int(code) == -signal.SIGALRM else int(code), base64.b64decode(answer)
 
     yield run
     for server in servers.values():
@@ -175,11 +181,10 @@ def copied_processes():
 @pytest.fixture(autouse=True)
 def processes(copied_processes, monkeypatch):
     if hasattr(os, "fork"):
-        replaced = {"run": copied_processes, "DEVNULL": subprocess.DEVNULL, "TimeoutExpired": subprocess.TimeoutExpired}
-        monkeypatch.setattr("evenhand.models.files.load.subprocess", SimpleNamespace(**replaced))
+        monkeypatch.setattr("evenhand.system.processes._answered", copied_processes)
 
 
 @pytest.fixture
 def own_processes(processes, monkeypatch):
     """Every file is opened in a process of its own."""
-    monkeypatch.setattr("evenhand.models.files.load.subprocess", subprocess)
+    monkeypatch.setattr("evenhand.system.processes._answered", ANSWERED)

@@ -585,8 +585,10 @@ def test_a_reader_that_crashes_or_hangs_ends_with_a_sentence(tmp_path, monkeypat
     with pytest.raises(ModelFileError, match=r"is damaged: lightgbm crashed while reading it \(signal 6\)"):
         opened_apart(path, "lightgbm")
     (blocked / "lightgbm.py").write_text("import time; time.sleep(60)")
-    with pytest.raises(ModelFileError, match="lightgbm was still reading it after 3 seconds"):
-        opened_apart(path, "lightgbm", time_limit=3)
+    with monkeypatch.context() as impatient:
+        impatient.setattr("evenhand.system.processes._PATIENCE", 0.1)
+        with pytest.raises(ModelFileError, match="lightgbm was still reading it after 30 seconds"):
+            opened_apart(path, "lightgbm")
     (blocked / "lightgbm.py").write_text(
         "import resource; resource.setrlimit(resource.RLIMIT_CPU, (1, 60))\nwhile True: pass"
     )
@@ -666,8 +668,7 @@ NATIVE = [
 @pytest.mark.parametrize("n_cases", [6, pytest.param(200, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", NATIVE)
 def test_damaged_files_read_apart_end_in_a_sentence(name, n_cases, saved, people, tmp_path, monkeypatch):
-    monkeypatch.setattr("evenhand.models.files.load.opened_apart.__defaults__", (3.0,))
-    monkeypatch.setattr("evenhand.models.files.load.read_tree_file.__defaults__", (3.0,))
+    monkeypatch.setattr("evenhand.system.processes._PATIENCE", 0.5)
     assert outcome(saved[name][0], table_for(name, people[0])) == "read"
     fuzz(name, saved, people, tmp_path, n_cases)
 

@@ -13,6 +13,7 @@ from evenhand.auditing.streaming.engines.local import ShippingError
 from evenhand.auditing.streaming.store import Store
 from evenhand.cli.options import AuditPlan, SearchPlan, TrainPlan, plan_from_toml
 from evenhand.exceptions import ArchiveError, InvalidInputError, StreamError
+from evenhand.system.processes import described, error_of
 
 
 @pytest.fixture
@@ -156,13 +157,13 @@ def test_the_files_of_a_batch_are_kept(tmp_path):
 )
 def test_the_errors_of_executors_are_words(sent, kind, message):
     sent.add_note("where")
-    error = spark.error_of(spark.described(sent))
+    error = error_of(json.loads(json.dumps(described(sent))))
     assert (type(error), str(error), error.__notes__) == (kind, message, ["where"])
 
 
 @pytest.mark.parametrize("kind", ["SystemExit", "os.system", "first_line", "annotations", "__builtins__"])
 def test_an_executor_names_no_other_kind_of_error(kind):
-    error = spark.error_of(json.dumps([kind, "touch mark"]).encode())
+    error = error_of({"kind": kind, "message": "touch mark", "errno": None, "notes": []})
     assert (type(error), str(error)) == (RuntimeError, f"{kind}: touch mark")
 
 

@@ -67,7 +67,7 @@ def test_a_file_that_changes_while_it_is_audited_is_refused(people, tmp_path, mo
     with pytest.raises(SystemExit) as ended:
         cli.main()
     assert ended.value.code == 2
-    assert "The data file changed while it was audited; start again." in capsys.readouterr().err
+    assert "changed while it was read; start again." in capsys.readouterr().err
     assert not (scores / "audit.json").exists()
 
 
@@ -83,7 +83,7 @@ def test_a_source_that_changes_while_it_is_streamed_is_refused(people, tmp_path,
     monkeypatch.setattr(stream, "run_batches", meanwhile)
     model = LogisticRegression().fit(people[["income", "debt"]], people["paid"])
     roles = {"label": "paid", "group": "sex", "financial_features": ["income", "debt"], "evidence": False}
-    with pytest.raises(DataFileError, match="changed while it was audited"):
+    with pytest.raises(DataFileError, match="changed while it was read"):
         eh.audit_stream(model, file, out=tmp_path / "out", **roles)
     kept = list((tmp_path / "out").rglob("*"))
     assert {mode(path) for path in kept if path.is_file()} == {"600"}

@@ -516,7 +516,7 @@ def _run_again(
     here: dict[str, Any] = {option.name: option.default for option in fields(StreamOptions) if option.name not in kept}
     own["columns"] = plan.columns or ("as-is",)  # what was audited once needs no second confirmation
     plan = replace(plan, **own, **here, sql=None, trust_pickle=trust_pickle, template=None, memo=False, pack=False)
-    people = opened_table(data, plan) if isinstance(data, str) else data
+    people = files["data"] = opened_table(data, plan) if isinstance(data, str) else data
     return stream_table(people, plan, folder / "audit") if in_batches else audit_table(people, plan)
 
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -18,12 +17,14 @@ from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
 from evenhand.cli.options import AuditPlan, SearchPlan, TablePlan, TrainPlan, opened_table, part_of
 from evenhand.exceptions import DataFileError, InvalidInputError
 from evenhand.inputs.given import GivenColumns, attribution_columns, rows_by_id, rows_in_order
+from evenhand.inputs.identity import fingerprint_file
 from evenhand.inputs.people import People, read_people
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.splitting import sample_people, split_people
 from evenhand.inputs.tables import open_table, typed
-from evenhand.inputs.tables.open import fingerprint_input, name_of_input
+from evenhand.inputs.tables.open import name_of_input
+from evenhand.inputs.tables.raw import RawTable
 from evenhand.inputs.validation import as_groups, check_columns
 from evenhand.models.dispatch import input_columns, unsettled_columns
 from evenhand.searching.options import SearchOptions
@@ -82,6 +83,7 @@ def read_given(
     path: Any,
     plan: AuditPlan,
     applicants: Callable[[AuditPlan, list[str] | None], tuple[People, tuple[str, ...]]],
+    second: RawTable | None = None,
 ) -> tuple[People, ReadColumns, tuple[str, ...]]:
     """Read the people of a file, the columns that replace a model, and notes on the reading.
 
@@ -95,11 +97,13 @@ def read_given(
         The options.
     applicants
         Function that reads the people of the file, with the named features or with all columns that have no other role.
+    second
+        A second file with the attributions; None if there is none.
     """
     reading = part_of(plan, ReadOptions)
     raw = open_table(path, reading)
     names = list(raw.schema.names)
-    beside = None if plan.attributions_file is None else _SecondFile.of(plan, reading)
+    beside = None if second is None else _SecondFile.of(second, plan, reading)
     columns = GivenColumns.among(
         names,
         scores=plan.scores,
@@ -131,9 +135,7 @@ class _SecondFile:
     where: str
 
     @classmethod
-    def of(cls, plan: AuditPlan, reading: ReadOptions) -> _SecondFile:
-        assert plan.attributions_file is not None
-        raw = open_table(plan.attributions_file, reading)
+    def of(cls, raw: RawTable, plan: AuditPlan, reading: ReadOptions) -> _SecondFile:
         names = list(raw.schema.names)
         ids = None
         if plan.ids is not None:
@@ -188,7 +190,8 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
     if is_without_model(plan):
         return _audit_given_table(path, plan)
     reference = None if plan.reference is None else opened_table(plan.reference, plan)
-    files = _Files({"data file": path, "model file": plan.model, "reference file": reference})
+    path = open_table(path, part_of(plan, ReadOptions))
+    files = _Files(plan.model, data=path, reference=reference)
     with progress("reading", 2, after=PATIENCE) as advance:
         model = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
         advance("model")
@@ -232,37 +235,31 @@ def _unsettled(unsettled: Sequence[str], columns: Iterable[str] = ()) -> Invalid
 
 
 class _Files:
-    """The files of an audit, by what they are, and their hashes before they are read."""
+    """The tables and the model of an audit, by what they are; a table stays as it was opened, or is refused."""
 
-    def __init__(self, files: Mapping[str, Any]) -> None:
-        self._files = {what: file for what, file in files.items() if file is not None}
-        self._before = {
-            what: fingerprint_input(file)
-            for what, file in self._files.items()
-            if not isinstance(file, (str, os.PathLike)) or Path(file).exists()  # what is absent is told by its reader
-        }
+    def __init__(self, model: str | None = None, **tables: Any) -> None:
+        self._tables = {what: table for what, table in tables.items() if table is not None}
+        self._model, self._before = model, "" if model is None or not Path(model).exists() else fingerprint_file(model)
 
     def names(self) -> dict[str, str]:
         """Names of the files, without folders and passwords."""
-        return {what: name_of_input(file) for what, file in self._files.items()}
+        files = self._tables | ({} if self._model is None else {"model": self._model})
+        return {f"{what} file": name_of_input(file) for what, file in files.items()}
 
     def hashes(self) -> dict[str, str]:
-        """Hashes of the files, and versions of the tables that have them.
+        """Hashes of what was read, and versions of the tables that have them.
 
         Raises
         ------
         DataFileError
             If a file has changed since.
         """
-        hashes = {}
-        for what, file in self._files.items():
-            hashes[what] = fingerprint_input(file)
-            if hashes[what] != self._before.get(what, hashes[what]):
-                raise DataFileError(f"The {what} changed while it was audited; start again.")
-        versions = {
-            what.replace(" file", " version"): getattr(file, "version", "") for what, file in self._files.items()
-        }
-        return hashes | {what: version for what, version in versions.items() if version}
+        hashes = {f"{what} file": table.fingerprint() for what, table in self._tables.items()}
+        if self._model is not None:
+            hashes["model file"] = fingerprint_file(self._model)
+            if hashes["model file"] != self._before:
+                raise DataFileError("The model file changed while it was audited; start again.")
+        return hashes | {f"{what} version": table.version for what, table in self._tables.items() if table.version}
 
 
 def _finished(
@@ -309,9 +306,11 @@ def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:
         raise InvalidInputError(
             "--no-evidence needs --model: without a model, an audit consists of the evidence alone."
         )
-    files = _Files({"data file": path, "attributions file": plan.attributions_file})
+    path = open_table(path, part_of(plan, ReadOptions))
+    beside = None if plan.attributions_file is None else opened_table(plan.attributions_file, plan)
+    files = _Files(data=path, attributions=beside)
     with progress("reading", 2, after=PATIENCE) as advance:
-        everyone, given, notes = read_given(path, plan, partial(_applicants, path))
+        everyone, given, notes = read_given(path, plan, partial(_applicants, path), beside)
         advance("people")
         people = _drawn(everyone, plan.random_state) if plan.quick else everyone
         columns = {**given.of(people), "decisions": people.decisions}

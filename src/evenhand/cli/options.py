@@ -495,7 +495,7 @@ TableArgument = Annotated[
 
 
 def named_table(data: str | None, plan: AuditPlan | CheckPlan | TablePlan, folder: Path | None = None) -> Any:
-    """Return what the command line names: a local path, or anything else as an open table.
+    """Return the open table that the command line names.
 
     Parameters
     ----------
@@ -527,10 +527,12 @@ def named_table(data: str | None, plan: AuditPlan | CheckPlan | TablePlan, folde
 
 
 def opened_table(data: str, plan: AuditPlan | CheckPlan | TablePlan, folder: Path | None = None) -> Any:
-    """Return a local path unchanged, and anything else as an open table, so that it is fetched once."""
+    """Return the open table, so that it is fetched once and stays as it is now; or a path that may be a Spark table."""
     from evenhand.inputs.tables import is_near, open_table
 
-    return Path(data) if is_near(data) else open_table(data, part_of(plan, ReadOptions), folder=folder)
+    if getattr(plan, "engine", None) == "spark" and is_near(data) and not Path(data).exists():
+        return Path(data)
+    return open_table(data, part_of(plan, ReadOptions), folder=folder)
 
 
 def is_streamed(data: str | None, plan: AuditPlan) -> bool:
@@ -542,7 +544,7 @@ def is_streamed(data: str | None, plan: AuditPlan) -> bool:
 
 def read_in(people: Any, out: Path) -> Any:
     """What an audit in a folder read: the named table, or the rows that Spark stored there."""
-    if not isinstance(people, Path) or people.exists():
+    if not isinstance(people, Path):
         return people
     from evenhand.auditing.streaming.engines.spark import ROWS
 

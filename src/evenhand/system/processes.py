@@ -2,30 +2,34 @@
 
 Neither Python's pools nor joblib's: in the former, each process runs the user's script again, which must then be
 guarded; the latter outlive a killed parent by a minute, and ending them at once fails after a call was canceled. The
-pools unpickle what their processes answer, so hostile files are opened by modules of their own, with limits on memory
-and time, whose answers are plain data.
+pools unpickle what their processes answer, so files that may be hostile are read by `run_limited`, in a process with
+limits on memory and time that answers with plain data.
 
-As a program, this file is a process of a pool. It imports no torch, which processes that open files do not need.
+As a program, this file is such a process. It imports no torch, which processes that open files do not need.
 """
 
 from __future__ import annotations
 
 import copyreg
 import hashlib
+import json
 import math
 import mmap
 import os
 import pickle
 import queue
+import signal
 import subprocess
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 from types import TracebackType
@@ -35,7 +39,8 @@ import cloudpickle
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.exceptions import EvenhandError
+from evenhand import exceptions
+from evenhand.exceptions import EvenhandError, LimitError, first_line
 from evenhand.system.files import temporary_path
 from evenhand.system.threads import Later, Threads, consumed_in_order, keep_freed_memory, on_this_core, one_thread_each
 
@@ -61,21 +66,137 @@ def module_environment() -> dict[str, str]:
     return os.environ | _ONE_THREAD | {"PYTHONPATH": os.pathsep.join(known)}
 
 
-def limit_resources(memory: int, seconds: float | None = None) -> None:
-    """Limit the address space and the computing time of this process, where the system can; leave no core file.
+_MEMORY, _MEMORY_PER_BYTE = 4 << 30, 20  # address space, because a damaged length may ask for any size
+_SECONDS, _SECONDS_PER_MB = 30.0, 1.0  # of computing; an undamaged file takes far less
+_PATIENCE = 4  # times the computing time, because the machine may be busy
+_TIME_IS_OVER = getattr(signal, "SIGXCPU", None)  # Windows does not have it
 
-    Time spent waiting for a busy machine does not count. A process whose time is over ends by the signal SIGXCPU.
+
+def limit_resources(memory: int | None = None, seconds: float | None = None) -> None:
+    """Limit the address space of this process and its computing time from now on, where the system can.
+
+    Time spent waiting for a busy machine does not count. A process whose time is over ends by the signal SIGXCPU. It
+    leaves no core file.
     """
     try:
         import resource
     except ImportError:  # not on Windows
         return
-    limits = {resource.RLIMIT_AS: memory, resource.RLIMIT_CORE: 0}
+    limits: dict[int, float] = {resource.RLIMIT_CORE: 0}
+    if memory is not None:
+        limits[resource.RLIMIT_AS] = memory
     if seconds is not None:
-        limits[resource.RLIMIT_CPU] = math.ceil(seconds)
+        limits[resource.RLIMIT_CPU] = math.ceil(time.process_time() + seconds)
     for what, limit in limits.items():
         hard = resource.getrlimit(what)[1]
-        resource.setrlimit(what, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
+        resource.setrlimit(what, (int(limit) if hard == resource.RLIM_INFINITY else min(int(limit), hard), hard))
+
+
+def run_limited(function: str, *arguments: Any, size: int | None) -> Any:
+    """What a function returns that reads a file which may be damaged or hostile, in a process with limits.
+
+    Parameters
+    ----------
+    function
+        Its module and name, such as "evenhand.models.files.worker:read". It takes and returns what JSON can hold.
+    *arguments
+        Its arguments.
+    size
+        Size of the file, on which the limits depend; None for a table in a store: it may take half of the memory of
+        this machine, and its time is limited by the function.
+
+    Raises
+    ------
+    LimitError
+        If the process crashed, or took too much time or memory: "crashed while reading it (signal 11)".
+    EvenhandError, OSError, RuntimeError
+        What the function raised: errors of ours and of the operating system, others as a `RuntimeError` that names
+        them.
+    """
+    seconds = _SECONDS + _SECONDS_PER_MB * (size or 0) / 2**20
+    memory = _MEMORY + _MEMORY_PER_BYTE * size if size is not None else max(_MEMORY, physical_memory() // 2)
+    request = json.dumps([function, memory, seconds, *arguments]).encode()
+    code, answer = _answered(request, None if size is None else _PATIENCE * seconds)
+    if code is None or -code == _TIME_IS_OVER:
+        raise LimitError(f"was still reading it after {seconds:.0f} seconds")
+    if code or not answer:
+        raise LimitError(f"crashed while reading it ({f'signal {-code}' if code < 0 else f'exit code {code}'})")
+    value, error = json.loads(answer)
+    if error is not None:
+        raise error_of(error)
+    return value
+
+
+def _answered(request: bytes, seconds: float | None) -> tuple[int | None, bytes]:
+    """How a process ended, None if it did not in time, and what it answered."""
+    command, nowhere = module_command("evenhand.system.processes", "limited"), subprocess.DEVNULL
+    try:
+        ended = subprocess.run(
+            command,
+            input=request,
+            stdout=subprocess.PIPE,
+            stderr=nowhere,
+            env=module_environment(),
+            timeout=seconds,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return None, b""
+    return ended.returncode, ended.stdout
+
+
+def answer(request: bytes) -> bytes:
+    """In a process with limits: what the requested function returns or raises."""
+    function, memory, seconds, *arguments = json.loads(request)
+    limit_resources(memory, seconds)
+    module, _, name = function.partition(":")
+    try:
+        return json.dumps([getattr(import_module(module), name)(*arguments), None]).encode()
+    except MemoryError:
+        return json.dumps([None, described(LimitError("asks for more memory than a file of its size needs"))]).encode()
+    except Exception as error:  # whatever a library raises
+        return json.dumps([None, described(error)]).encode()
+
+
+def described(error: Exception) -> dict[str, Any]:
+    """An error as plain data, which other processes and machines send instead of the object."""
+    kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == exceptions.__name__]
+    is_ours, number = bool(kinds), getattr(error, "errno", None)
+    return {
+        "kind": kinds[0] if is_ours else type(error).__name__,
+        "message": str(error) if is_ours else getattr(error, "strerror", None) or first_line(error),
+        "errno": number if isinstance(number, int) and not is_ours else None,
+        "file": str(getattr(error, "filename", None) or ""),
+        "notes": list(getattr(error, "__notes__", ())),
+    }
+
+
+def error_of(sent: Any) -> Exception:
+    """The error that was described: one of ours, of the operating system, or a `RuntimeError` that names its kind.
+
+    Examples
+    --------
+    >>> error_of(described(KeyError("income")))
+    RuntimeError("KeyError: 'income'")
+    """
+    kind, message = str(sent["kind"]), str(sent["message"])
+    known: Any = getattr(exceptions, kind, None)
+    error: Exception = RuntimeError(f"{kind}: {message}")
+    if isinstance(known, type) and issubclass(known, EvenhandError):
+        error = known(message)
+    elif isinstance(sent["errno"], int):
+        error = OSError(sent["errno"], message, str(sent["file"]) or None)
+    for note in sent["notes"]:
+        error.add_note(str(note))
+    return error
+
+
+def physical_memory() -> int:
+    """Bytes of memory of this machine; 0 where the system does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):  # not on Windows
+        return 0
 
 
 class Workers(Executor):
@@ -181,13 +302,17 @@ class _Process:
                 pipe.close()
 
 
-def _main() -> None:
-    """Run functions until no one asks anymore."""
+def _main(*way: str) -> None:
+    """Answer one request, or run functions until no one asks anymore."""
     asks, answers = (os.fdopen(os.dup(number), mode) for number, mode in ((0, "rb"), (1, "wb")))
     # Work that reads or prints must not use the pipes.
     with Path(os.devnull).open("rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
+    if way:
+        with answers:
+            answers.write(answer(asks.read()))
+        return
     with suppress(EOFError, BrokenPipeError):  # the process that asked is gone
         while True:
             fn, args, kwargs = pickle.load(asks)
@@ -387,4 +512,4 @@ def _result(sent: Parcel, item: Any) -> Any:
 
 
 if __name__ == "__main__":
-    _main()
+    _main(*sys.argv[1:])

@@ -1,5 +1,6 @@
 """What can be said of Spark without one: what is sent, what comes back, and what is refused."""
 
+import json
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from evenhand.exceptions import InvalidInputError, MissingExtraError, StreamErro
 from evenhand.inputs.tables.arrow import ParquetFile
 from evenhand.inputs.tables.raw import LocalFile
 from evenhand.system import __version__
-from evenhand.system.processes import parcel
+from evenhand.system.processes import error_of, parcel
 
 PLACES = pa.RecordBatch.from_pydict({"id": [0]})
 
@@ -50,7 +51,7 @@ def _landmarks(folder):
 
 def _error(task):
     content = b"".join(row.to_pylist()[0]["content"] for row in task.answers(iter([PLACES])))
-    return spark.error_of(content) if content else None
+    return error_of(json.loads(content)) if content else None
 
 
 @pytest.mark.parametrize(

@@ -244,7 +244,7 @@ class ParquetFiles(RawTable):
 
     def fingerprint(self) -> str:
         """SHA-256 of the table or of the files: of their bytes, or of their versions in the store."""
-        return self.content or fingerprint_files(part.file for part in self.files)
+        return self.content or fingerprint_files([part.file for part in self.files])
 
 
 class ArrowFile(LocalTable):
@@ -266,7 +266,9 @@ class ArrowFile(LocalTable):
         with reading(self.where), self.file.open() as source:
             file = ipc.open_file(source)
             for place in range(file.num_record_batches):
-                yield pa.Table.from_batches([file.get_batch(place)]).select(list(columns))
+                batch = file.get_batch(place)
+                batch.validate(full=True)  # which reading leaves to whoever does not trust a file
+                yield pa.Table.from_batches([batch]).select(list(columns))
 
 
 def parquet_below(paths: Iterable[str], name: str) -> list[str]:
@@ -354,20 +356,30 @@ def written_down(table: StreamedTable, folder: Path | None = None) -> ParquetFil
         If the table cannot be read.
     """
     private = PrivateFolder()
-    place = private.path if folder is None else folder
+    path, content = rows_written(table, private.path if folder is None else folder)
+    return stored_rows(path, content, table.name, table.version, private if folder is None else None)
+
+
+def stored_rows(path: Path, content: str, name: str, version: str, folder: PrivateFolder | None) -> ParquetFiles:
+    """A table of record batches that was stored; `folder` is kept as long as the table is."""
+    file = LocalFile(path, name, folder=folder)
+    return replace(ParquetFiles.of(name, [file], [path.name]), version=version, content=content)
+
+
+def rows_written(table: StreamedTable, folder: Path) -> tuple[Path, str]:
+    """Write a table to a Parquet file in a folder, unless the folder has this version; its path, and its SHA-256."""
     content = hashlib.sha256(table.identity.encode()).hexdigest() if table.identity else ""
 
     def path() -> Path:
-        return place / f"rows-{content[:16]}.parquet"
+        return folder / f"rows-{content[:16]}.parquet"
 
     if not content or not path().exists():
-        unnamed = place / "rows.parquet"
+        unnamed = folder / "rows.parquet"
         with reading(repr(table.name)), write_atomically(unnamed) as temporary:
             digest = _write(table, temporary)
         content = content or digest
         unnamed.replace(path())
-    file = LocalFile(path(), table.name, private if folder is None else None)
-    return replace(ParquetFiles.of(table.name, [file], [file.path.name]), version=table.version, content=content)
+    return path(), content
 
 
 def _write(table: StreamedTable, out: Path) -> str:

@@ -108,8 +108,8 @@ class CsvFile(LocalTable):
 
     def _open(self) -> _Utf8:
         """The file's text as UTF-8."""
-        opener: Any = gzip.open if self.file.path.name.lower().endswith(".gz") else open
-        return _Utf8(opener(self.file.path, "rb"), self.encoding, self.where)
+        is_packed = self.file.path.name.lower().endswith(".gz")
+        return _Utf8(io.BufferedReader(self.file.stream()), self.encoding, self.where, is_packed=is_packed)
 
     def _parsed(self, file: _Utf8, on_ragged: Any) -> Iterator[pa.Table]:
         places = [str(place) for place in range(self._width)]
@@ -192,9 +192,10 @@ class CsvFile(LocalTable):
 class _Utf8(io.RawIOBase):
     """Convert a file in any encoding to UTF-8, reject invalid bytes, and count quotation marks."""
 
-    def __init__(self, file: IO[bytes], encoding: str, where: str) -> None:
+    def __init__(self, file: IO[bytes], encoding: str, where: str, *, is_packed: bool) -> None:
         self.n_quotes = 0
-        self._file, self._where, self._encoding = file, where, encoding
+        self._where, self._encoding = where, encoding
+        self._file, self._packed = gzip.GzipFile(fileobj=file) if is_packed else file, file
         self._decoder = codecs.getincrementaldecoder(encoding)()
         self._n_lines = 1
         self._left = b""
@@ -218,6 +219,7 @@ class _Utf8(io.RawIOBase):
 
     def close(self) -> None:
         self._file.close()
+        self._packed.close()
         super().close()
 
     def _decoded(self, chunk: bytes) -> bytes:

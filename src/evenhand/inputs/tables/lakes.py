@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import unquote
@@ -13,11 +13,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 from pyarrow.fs import FileSystem
 
-from evenhand.exceptions import DataFileError, InvalidInputError, first_line
-from evenhand.inputs.tables.arrow import StreamedTable
+from evenhand.exceptions import DataFileError, InvalidInputError, LimitError, first_line
+from evenhand.inputs.tables.arrow import ParquetFiles, StreamedTable, rows_written, stored_rows
 from evenhand.inputs.tables.raw import reading, shown
 from evenhand.system.files import PrivateFolder
 from evenhand.system.libraries import optional_module
+from evenhand.system.processes import limit_resources, run_limited
 
 _NAME = re.compile(r"(delta|iceberg):(.+?)(?:@(\d+))?", re.DOTALL)
 
@@ -62,6 +63,56 @@ class LakeName:
     def latest(self) -> str:
         """Name of the table shown to users, without its version."""
         return f"{self.kind}:{shown(self.place)}"
+
+
+_SECONDS = 30.0  # of computing for each batch of rows
+
+
+def lake_table(name: LakeName, folder: Path | None = None) -> ParquetFiles:
+    """A Delta or Iceberg table, read in a process with limits: what is in it, and what it names, may be hostile.
+
+    Parameters
+    ----------
+    name
+        Which one.
+    folder
+        Where to keep its rows; None for a private folder, removed when the table is no longer used.
+
+    Raises
+    ------
+    DataFileError
+        As `delta_table` and `iceberg_table` do.
+    MissingExtraError
+        If the library for it is not installed.
+    """
+    private = PrivateFolder()
+    place = private.path if folder is None else folder
+    given = (name.kind, name.place, name.version, str(place))
+    try:
+        facts = run_limited("evenhand.inputs.tables.lakes:store_lake", *given, size=None)
+    except LimitError as error:
+        raise DataFileError(f"{str(name)!r} cannot be read: its reader {error}.") from None
+    kept = private if folder is None else None
+    return stored_rows(place / facts["file"], facts["content"], str(name), facts["version"], kept)
+
+
+def store_lake(kind: str, place: str, version: int | None, folder: str) -> dict[str, str]:
+    """In a process with limits: write the rows of a table to a folder, and tell what they are."""
+    name = LakeName(kind, place, version)
+    table = delta_table(name) if kind == "delta" else iceberg_table(name)
+
+    def batches() -> Any:
+        reader = table.batches()
+
+        def in_time() -> Iterator[Any]:
+            for batch in reader:
+                limit_resources(seconds=_SECONDS)
+                yield batch
+
+        return pa.RecordBatchReader.from_batches(reader.schema, in_time())
+
+    path, content = rows_written(replace(table, batches=batches), Path(folder))
+    return {"file": path.name, "version": table.version, "content": content}
 
 
 _DELTA_ROWS = 1 << 17

@@ -19,17 +19,16 @@ from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables.arrow import ArrowFile, ParquetFiles, StreamedTable, parquet_below, streamed, written_down
 from evenhand.inputs.tables.columns import TypedColumns
 from evenhand.inputs.tables.csv_files import CsvFile
-from evenhand.inputs.tables.lakes import LakeName, delta_table, iceberg_table
+from evenhand.inputs.tables.lakes import LakeName, lake_table
 from evenhand.inputs.tables.raw import Address, LocalFile, RawTable, shown
 from evenhand.inputs.tables.remote import Store, WebFile, downloaded
-from evenhand.inputs.tables.spreadsheets import READERS, StatisticsFile, Workbook
+from evenhand.inputs.tables.spreadsheets import READERS, ConvertedFile
 
 _OPENERS: dict[str, Callable[[LocalFile, ReadOptions], RawTable]] = {
     **dict.fromkeys((".csv", ".csv.gz"), CsvFile),
     ".parquet": lambda file, _: ParquetFiles.at(file),
     **dict.fromkeys((".arrow", ".feather"), lambda file, _: ArrowFile(file)),
-    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods"), Workbook),
-    **dict.fromkeys(READERS, lambda file, _: StatisticsFile(file)),
+    **dict.fromkeys((".xlsx", ".xlsm", ".xlsb", ".xls", ".ods", *READERS), ConvertedFile),
 }
 
 ENDINGS = tuple(_OPENERS)
@@ -105,7 +104,7 @@ def open_table(source: Any, reading: ReadOptions | None = None, *, folder: Path 
     options, text = reading or ReadOptions(), os.fspath(source)
     lake = _lake(text)
     if lake is not None:
-        return written_down(delta_table(lake) if lake.kind == "delta" else iceberg_table(lake), folder)
+        return lake_table(lake, folder)
     address = Address.of(text)
     if address is not None and address.scheme != "file":
         return _from_web(address, options) if address.scheme in _WEB else _from_store(Store.at(address), options)
@@ -254,9 +253,11 @@ def read_table(path: Any, reading: ReadOptions | None = None) -> pd.DataFrame:
 
 
 def fingerprint_input(given: Any) -> str:
-    """SHA-256 of a table that was read: of its bytes if it is local, otherwise of its rows or versions."""
+    """SHA-256 of a table or a model that was read: of its bytes if it is local, otherwise of rows or versions."""
     if isinstance(given, (str, os.PathLike)) and is_near(given):
-        return fingerprint_file(Path(given))
+        path = Path(given)
+        if not path.is_dir() or not any(path.rglob("*.parquet")):
+            return fingerprint_file(path)
     return open_table(given).fingerprint()
 
 
@@ -268,9 +269,8 @@ def name_of_input(given: Any) -> str:
     >>> name_of_input("s3://KEY:SECRET@bank/loans/2024.parquet?region=eu-west-1"), name_of_input("loans/2024.csv")
     ('2024.parquet', '2024.csv')
     """
-    if isinstance(given, (str, os.PathLike)):
-        if is_near(given):
-            return Path(given).resolve().name
-        given = shown(os.fspath(given))
-    name: str = given if isinstance(given, str) else given.name
+    name: str = os.fspath(given) if isinstance(given, (str, os.PathLike)) else given.name
+    if is_near(name):
+        return Path(name).resolve().name
+    name = shown(name)
     return name.partition("?")[0].rstrip("/").rpartition("/")[2] or name

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import io
+import os
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -119,9 +121,6 @@ def reading(where: str) -> Iterator[None]:
         raise DataFileError(f"{where} cannot be read: {first_line(error)}.") from error
 
 
-_CHUNK = 1 << 22
-
-
 class DataFile:
     """A file whose bytes can be read in any order, here and in other processes.
 
@@ -149,9 +148,13 @@ class DataFile:
         raise NotImplementedError
 
 
+Seen = tuple[int, int, int]
+"""Size of a file, and when its content and its status last changed, in nanoseconds."""
+
+
 @dataclass(frozen=True)
 class LocalFile(DataFile):
-    """A local file.
+    """A local file, which stays as it was first seen: a different or a changed file at its path is an error.
 
     Attributes
     ----------
@@ -159,43 +162,83 @@ class LocalFile(DataFile):
         Path of the file.
     name
         Name shown to users: its path, or where it was copied from.
+    seen
+        What it was like at first; None for a file of our own.
     folder
         Folder of a copy, kept as long as the file is.
     """
 
     path: Path
     name: str
+    seen: Seen | None = None
     folder: PrivateFolder | None = field(default=None, repr=False, compare=False)
     is_near = True
 
     @classmethod
     def at(cls, path: Path) -> LocalFile:
         """The file at a path."""
-        return cls(path, str(path))
+        return cls(path, str(path), _seen(path.stat()) if path.is_file() else None)
 
     @property
     def where(self) -> str:
         """Name of the file, for messages."""
         return repr(self.name)
 
+    def stream(self) -> io.FileIO:
+        """Open the file for reading from start to end; the caller closes it.
+
+        Raises
+        ------
+        DataFileError
+            If it is not the file that was first seen, or was written to since.
+        """
+        file = io.FileIO(self.path)
+        if self.seen not in (None, _seen(os.fstat(file.fileno()))):
+            file.close()
+            raise DataFileError(f"{self.where} changed while it was read; start again.")
+        return file
+
     def open(self) -> pa.NativeFile:
-        return pa.memory_map(str(self.path))
+        if self.seen is None:
+            return pa.memory_map(str(self.path))
+        file = self.stream()  # not mapped: a process ends at once where a mapped file is cut short
+        same = Path(f"/proc/self/fd/{file.fileno()}")
+        if not same.exists():
+            return pa.PythonFile(file, mode="r")
+        with file:
+            return pa.OSFile(str(same))
 
     def absolute(self) -> Self:
         return replace(self, path=self.path.absolute())
 
+    def sha256(self) -> str:
+        """SHA-256 of the bytes, if they are those of the file that was first seen.
+
+        Raises
+        ------
+        DataFileError
+            If they are not.
+        """
+        with self.stream() as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        self.stream().close()  # written to meanwhile
+        return digest
+
     def state(self) -> Iterable[bytes]:
-        yield f"{self.path.name}:{self.path.stat().st_size}:".encode()
-        with self.path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                yield chunk
+        yield f"{self.path.name}:{self.path.stat().st_size}:{self.sha256()};".encode()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return LocalFile, (self.path, self.name)  # a copy is removed by the process that made it
+        return LocalFile, (self.path, self.name, self.seen)  # a copy is removed by the process that made it
 
 
-def fingerprint_files(files: Iterable[DataFile]) -> str:
-    """SHA-256 of the states of files."""
+def _seen(status: os.stat_result) -> Seen:
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+def fingerprint_files(files: Sequence[DataFile]) -> str:
+    """SHA-256 of a local file's bytes, or of the states of several files."""
+    if len(files) == 1 and isinstance(files[0], LocalFile):
+        return files[0].sha256()
     digest = hashlib.sha256()
     for file in files:
         for part in file.state():

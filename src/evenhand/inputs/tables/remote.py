@@ -126,7 +126,7 @@ class Store:
             Room.of(folder.path).check(size or 0)
             with target.open("wb") as file:
                 shutil.copyfileobj(source, file, 1 << 22)
-        return LocalFile(target, self.address.name, folder)
+        return LocalFile(target, self.address.name, folder=folder)
 
     def _file(self, path: str) -> StoredFile:
         name = self.address.name
@@ -310,7 +310,7 @@ def downloaded(address: Address) -> LocalFile:
             if isinstance(error.__cause__, OSError):
                 raise error.__cause__ from None
             raise DataFileError(f"{address.name!r} cannot be read: {reason_of(error.__cause__)}.") from None
-    return LocalFile(target, address.name, folder)
+    return LocalFile(target, address.name, folder=folder)
 
 
 class _Ranges(io.RawIOBase):

@@ -3,19 +3,74 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import ipc
 
-from evenhand.exceptions import DataFileError, did_you_mean
+from evenhand.exceptions import DataFileError, LimitError, did_you_mean
 from evenhand.inputs.read_options import ReadOptions
+from evenhand.inputs.tables.arrow import ArrowFile
 from evenhand.inputs.tables.columns import is_text, texts_where
-from evenhand.inputs.tables.raw import LocalFile, LocalTable, check_names, header_row, named, reading
+from evenhand.inputs.tables.raw import LocalFile, LocalTable, Seen, check_names, header_row, named, reading
+from evenhand.system.files import PrivateFolder
 from evenhand.system.libraries import optional_module
+from evenhand.system.processes import run_limited
 
 _EXACT = 2.0**53
+
+
+class ConvertedFile(LocalTable):
+    """A workbook, or a SAS, Stata or SPSS file, that a process with limits has read: their readers may crash or hang.
+
+    Parameters
+    ----------
+    file
+        The local file.
+    options
+        Provides the sheet.
+
+    Raises
+    ------
+    DataFileError
+        If it cannot be read.
+    """
+
+    def __init__(self, file: LocalFile, options: ReadOptions) -> None:
+        super().__init__(file)
+        folder = PrivateFolder()
+        given = (str(file.path), file.name, file.seen, options.sheet, str(folder.path))
+        try:
+            facts = run_limited("evenhand.inputs.tables.spreadsheets:convert", *given, size=file.path.stat().st_size)
+        except LimitError as error:
+            raise DataFileError(f"{self.where} is damaged: its reader {error}.") from None
+        self.is_declared, self.notes = facts["is_declared"], tuple(facts["notes"])
+        self._parts = [
+            ArrowFile(LocalFile(folder.path / f"{k}.arrow", file.name, folder=folder)) for k in range(facts["n_parts"])
+        ]
+        self.schema = self._parts[0].schema
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Some columns of all rows."""
+        for part in self._parts[1:]:
+            yield from part.pieces(columns)
+
+
+def convert(path: str, name: str, seen: Seen | None, sheet: str | None, folder: str) -> dict[str, Any]:
+    """In a process with limits: write the parts of a table to a folder as Arrow files; the first has no rows."""
+    file = LocalFile(Path(path), name, None if seen is None else (seen[0], seen[1], seen[2]))
+    is_workbook = file.path.suffix.lower() not in READERS
+    raw = Workbook(file, ReadOptions(sheet=sheet)) if is_workbook else StatisticsFile(file)
+    n_parts = 0
+    for part in (raw.schema.empty_table(), *raw.pieces(raw.schema.names)):
+        with ipc.new_file(str(Path(folder) / f"{n_parts}.arrow"), part.schema) as writer:
+            writer.write_table(part)
+        n_parts += 1
+    return {"is_declared": raw.is_declared, "notes": raw.notes, "n_parts": n_parts}
 
 
 class Workbook(LocalTable):
@@ -42,7 +97,8 @@ class Workbook(LocalTable):
         super().__init__(file)
         calamine = optional_module("python_calamine", "An Excel workbook", "python-calamine", "readers")
         with reading(self.where):
-            book = calamine.CalamineWorkbook.from_path(str(file.path))
+            with io.BufferedReader(file.stream()) as content:
+                book = calamine.CalamineWorkbook.from_filelike(content)
             sheet, rows = _chosen_sheet(book, options.sheet, self.where)
         place = header_row([[_text(cell) for cell in row] for row in rows[:50]])
         body = [row for row in rows[place + 1 :] if any(cell != "" for cell in row)]
@@ -165,10 +221,9 @@ class StatisticsFile(LocalTable):
             piece = self._read(first, _ROWS, columns)
 
     def _read(self, first: int, n: int, columns: Sequence[str] | None = None) -> pa.Table:
-        with reading(self.where):
-            frame, _ = self._reader(
-                str(self.file.path), row_offset=first, row_limit=n, usecols=None if columns is None else list(columns)
-            )
+        wanted = None if columns is None else list(columns)
+        with reading(self.where), io.BufferedReader(self.file.stream()) as content:
+            frame, _ = self._reader(content, row_offset=first, row_limit=n, usecols=wanted)
             table = pa.Table.from_pandas(frame, preserve_index=False)
             table = table if columns is None else table.select(list(columns))
             return pa.table(

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import signal
-import subprocess
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -21,10 +19,10 @@ import joblib
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.exceptions import MissingExtraError, ModelFileError, first_line
+from evenhand.exceptions import LimitError, MissingExtraError, ModelFileError, first_line
 from evenhand.models.trees import TreeEnsemble
 from evenhand.models.trees.libraries import catboost_model
-from evenhand.system.processes import module_command, module_environment
+from evenhand.system.processes import run_limited
 
 # Formats by file extension; several formats can share an extension.
 _BY_ENDING: dict[str, tuple[str, ...]] = {
@@ -221,19 +219,7 @@ def _read_pickle(file: Path, trust_pickle: bool) -> Any:
         raise ModelFileError(f"{str(file)!r} cannot be read as pickle: {first_line(error)}.") from error
 
 
-_SECONDS, _SECONDS_PER_MB = 30.0, 1.0  # to read a file; an undamaged model takes far less
-_PATIENCE = 4  # times the computing time allowed for a file, because the machine may be busy
-_TIME_IS_OVER = getattr(signal, "SIGXCPU", None)  # Windows does not have it
 _TOLERANCE = 1e-4  # of margins, over their size: libraries add leaves in float32
-
-_PACKAGES = {
-    "xgboost": "xgboost",
-    "lightgbm": "lightgbm",
-    "catboost": "catboost",
-    "onnx": "evenhand[onnx]",
-    "pmml": "evenhand[pmml]",
-    "skops": "evenhand[skops]",
-}
 
 
 def read_tree_file(path: Path, library: str) -> Any:
@@ -285,12 +271,7 @@ def _check_scores(
         )
 
 
-def seconds_for(path: Path) -> float:
-    """Computing time that a library may take to read the file."""
-    return _SECONDS + _SECONDS_PER_MB * path.stat().st_size / 2**20
-
-
-def opened_apart(path: Path, library: str, time_limit: float | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+def opened_apart(path: Path, library: str) -> tuple[dict[str, Any], dict[str, Any]]:
     """Arrays, and values by name, that a separate process read from a file.
 
     Raises
@@ -298,34 +279,11 @@ def opened_apart(path: Path, library: str, time_limit: float | None = None) -> t
     ModelFileError
         If the process could not read the file, crashed, or did not finish.
     """
-    limit = seconds_for(path) if time_limit is None else time_limit
     with tempfile.TemporaryDirectory() as folder:
-        command = module_command("evenhand.models.files.worker", library, str(path.resolve()), folder)
         try:
-            ended = subprocess.run(
-                command,
-                env=module_environment(),
-                capture_output=True,
-                timeout=_PATIENCE * limit if time_limit is None else limit,
-                check=False,
-                stdin=subprocess.DEVNULL,
-            )
-        except subprocess.TimeoutExpired:
-            ended = None
-        if ended is None or -ended.returncode == _TIME_IS_OVER:
-            raise ModelFileError(f"{str(path)!r} is damaged: {library} was still reading it after {limit:.0f} seconds.")
-        answer_file = Path(folder) / "answer.json"
-        if not answer_file.exists():
-            how = f"signal {-ended.returncode}" if ended.returncode < 0 else f"exit code {ended.returncode}"
-            raise ModelFileError(f"{str(path)!r} is damaged: {library} crashed while reading it ({how}).")
-        answer = json.loads(answer_file.read_text())
-        if "error" in answer:
-            if answer["type"] in ("ImportError", "ModuleNotFoundError", "MissingExtraError"):
-                raise ModelFileError(
-                    f"{str(path)!r} needs {library}, which is not installed: pip install '{_PACKAGES[library]}'."
-                )
-            raise ModelFileError(
-                f"{str(path)!r} cannot be read as a model of {library}: {answer['error'].rstrip('.')}."
-            )
+            size = path.stat().st_size
+            rest = run_limited("evenhand.models.files.worker:read", library, str(path), folder, size=size)
+        except LimitError as error:
+            raise ModelFileError(f"{str(path)!r} is damaged: {library} {error}.") from None
         with np.load(Path(folder) / "arrays.npz", allow_pickle=False) as stored:
-            return dict(stored), answer["rest"]
+            return dict(stored), rest

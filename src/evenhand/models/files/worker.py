@@ -1,12 +1,10 @@
-"""A separate process that opens a file with the library that wrote it, and writes what it read.
+"""What a separate process does: open a file with the library that wrote it, and write what it read.
 
-The native readers may crash or hang on a damaged file; then only this process ends.
+The native readers may crash or hang on a damaged file; then only that process ends.
 """
 
 from __future__ import annotations
 
-import json
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import fields
@@ -16,28 +14,36 @@ from typing import Any
 import numpy as np
 
 from evenhand.arrays import Floats
-from evenhand.models.files.load import seconds_for
+from evenhand.exceptions import ModelFileError, first_line
 from evenhand.models.trees.libraries import catboost_model, read_trees, sigmoid_of, takes_words, word_features
-from evenhand.system.processes import limit_resources
 
 _MISSING = 0.05  # share of values
 _MADE_UP = 512  # people
-_MEMORY, _MEMORY_PER_BYTE = 4 * 2**30, 20  # address space, because a damaged length may ask for any size
 
 
-def main(kind: str, source: str, folder: str) -> None:
-    """Read the file `source`; write arrays and plain values, or the reason for a failure, to `folder`."""
-    limit_resources(_MEMORY + _MEMORY_PER_BYTE * Path(source).stat().st_size, seconds_for(Path(source)))
+_PACKAGES = {"onnx": "evenhand[onnx]", "pmml": "evenhand[pmml]", "skops": "evenhand[skops]"}
+
+
+def read(library: str, source: str, folder: str) -> dict[str, Any]:
+    """Read the file `source`, write its arrays to `folder`, and return plain values by name.
+
+    Raises
+    ------
+    ModelFileError
+        If the library is not installed, or cannot read the file.
+    """
     try:
-        arrays, rest = _READERS[kind](source)
+        arrays, rest = _READERS[library](source)
         np.savez(Path(folder) / "arrays.npz", **arrays)
-        answer: dict[str, Any] = {"rest": rest}
-    except Exception as error:  # whatever a library raises, the caller needs the reason
-        if isinstance(error, MemoryError):
-            error = MemoryError("it asks for more memory than a model of its size needs")
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        answer = {"error": (lines or [type(error).__name__])[0][:300], "type": type(error).__name__}
-    (Path(folder) / "answer.json").write_text(json.dumps(answer))
+    except MemoryError:
+        raise
+    except ImportError:
+        package = _PACKAGES.get(library, library)
+        raise ModelFileError(f"{source!r} needs {library}, which is not installed: pip install '{package}'.") from None
+    except Exception as error:  # whatever a library raises
+        why = first_line(error)[:300].rstrip(".")
+        raise ModelFileError(f"{source!r} cannot be read as a model of {library}: {why}.") from error
+    return rest
 
 
 def _read_xgboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -164,6 +170,3 @@ _READERS = {
     "pmml": _read_pmml,
     "skops": _read_skops,
 }
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])

@@ -21,7 +21,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import ipc
 
-from evenhand import exceptions
 from evenhand.auditing.options import StreamOptions
 from evenhand.auditing.streaming.engines.local import BatchWork, audit_sent, on_worker, opened, shipped
 from evenhand.auditing.streaming.source import Batch, rows_in_batch
@@ -33,7 +32,7 @@ from evenhand.inputs.tables.raw import LocalFile
 from evenhand.system import __version__
 from evenhand.system.files import PrivateFolder, temporary_path
 from evenhand.system.libraries import optional_module
-from evenhand.system.processes import Parcel
+from evenhand.system.processes import Parcel, described, error_of
 
 ROWS = "rows"
 """Folder of the rows of a Spark table, inside that of the audit."""
@@ -197,23 +196,6 @@ def looking_for(landmarks: Landmarks) -> Callable[[Any], Iterator[Any]]:
     return look
 
 
-def described(error: Exception) -> bytes:
-    """An error as data, which executors send instead of the object."""
-    kinds = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == exceptions.__name__]
-    return json.dumps([(kinds or [type(error).__name__])[0], str(error), *getattr(error, "__notes__", ())]).encode()
-
-
-def error_of(content: bytes) -> Exception:
-    """The error that an executor described: one of ours, or a `RuntimeError` that names its type."""
-    kind, message, *notes = map(str, json.loads(content))
-    known: Any = getattr(exceptions, kind, None)
-    is_ours = isinstance(known, type) and issubclass(known, exceptions.EvenhandError)
-    error: Exception = known(message) if is_ours else RuntimeError(f"{kind}: {message}")
-    for note in notes:
-        error.add_note(note)
-    return error
-
-
 @dataclass(frozen=True)
 class AuditTask:
     """Batches for executors.
@@ -243,7 +225,9 @@ class AuditTask:
             for place in piece.column(0).to_pylist():
                 batch = self.batches[place]
                 answer = self._answer(batch)
-                files = {_ERROR: described(answer)} if isinstance(answer, Exception) else answer or {}
+                files = (
+                    {_ERROR: json.dumps(described(answer)).encode()} if isinstance(answer, Exception) else answer or {}
+                )
                 for name, content in ((name, bytes(file)) for name, file in files.items()):
                     for first in range(0, len(content), _MOST_BYTES):
                         part = content[first : first + _MOST_BYTES]
@@ -418,7 +402,7 @@ class _Run:
         for batch in batches:
             answer = contents.get(batch.number, {})
             if _ERROR in answer:
-                raise error_of(answer[_ERROR])
+                raise error_of(json.loads(answer[_ERROR]))
             if answer:
                 self.work.keep(batch, answer)
         return None
