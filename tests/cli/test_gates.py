@@ -79,3 +79,19 @@ def test_the_adverse_impact_ratio_of_an_audit_is_a_gate():
     groups = summary["outcome"]["approvals"]["groups"]
     (ratio,) = (row["approval_ratio_group_over_reference"]["value"] for row in groups if not row["is_reference"])
     assert crossed_gates([parse_gate("air < 9")], summary) == [f"air < 9 is crossed: air is {ratio:.4g}"]
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
+def test_a_gate_knows_the_names_of_a_search():
+    planted = eh.make_planted_bias(200, strength=1.0)
+    data = planted.dataset
+    roles = {"sensitive_features": data.group, "financial_features": data.financial_features}
+    summary = eh.audit(planted.model, data.X, data.y, **roles).to_dict()
+    same = {"cec": "cec.mean", "reasoning_excess": "weighing", "tpr_gap": "outcome.gaps.tpr_gap.value",
+            "excess_regime_b": "evidence.regime_b.value", "probability_gap": None}  # fmt: skip
+    for name, path in same.items():
+        (said,) = crossed_gates([parse_gate(f"{name} > -9")], summary)
+        if path is not None:
+            (other,) = crossed_gates([parse_gate(f"{path} > -9")], summary)
+            assert said.rpartition(" ")[2] == other.rpartition(" ")[2]
+    assert said.endswith(f"{abs(summary['score_gap']['probability']['value']):.4g}")

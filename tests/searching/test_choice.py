@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.names import SEARCHED
 from evenhand.searching import parse_constraint
 from evenhand.searching.choice import (
     ChoiceRule,
@@ -20,7 +21,6 @@ from evenhand.searching.choice import (
     reasons_of,
     worse_beyond_noise,
 )
-from evenhand.searching.metrics import METRICS
 from evenhand.searching.people import SearchPeople
 
 MEANS = {
@@ -171,7 +171,7 @@ def figures(**means):
     """Figures of candidates with the given means over three folds; every other figure is 0."""
     n = len(next(iter(means.values())))
     around = np.array([-0.01, 0.0, 0.01])
-    return {name: np.asarray(means.get(name, np.zeros(n)))[:, None] + around for name in METRICS}
+    return {name: np.asarray(means.get(name, np.zeros(n)))[:, None] + around for name in SEARCHED}
 
 
 def rule(*keep, minimize="reasoning_gap", unconstrained=(True, False, False)):
@@ -229,7 +229,7 @@ def test_an_honest_difference_is_free_of_the_winners_curse():
     rng = np.random.default_rng(0)
     flattered, honest = [], []
     for _ in range(60):
-        found = {name: np.zeros((41, 5)) for name in METRICS}
+        found = {name: np.zeros((41, 5)) for name in SEARCHED}
         found["auc"] += 0.8
         found["reasoning_gap"] += 0.5 + 0.1 * rng.normal(size=(41, 5))
         judge = ChoiceRule((), "reasoning_gap", np.arange(41) == 0, 0.25)

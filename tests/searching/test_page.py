@@ -9,9 +9,9 @@ import re
 import numpy as np
 import pytest
 
+from evenhand.metrics.names import metric_of
 from evenhand.report.formatting import decimal
 from evenhand.searching.choice import mean_interval
-from evenhand.searching.metrics import metric_of
 from evenhand.searching.page import search_page
 from evenhand.searching.space import shown
 

@@ -10,8 +10,8 @@ import pytest
 import evenhand as eh
 from evenhand.auditing.history.metrics import audit_metrics
 from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.names import METRICS, SEARCHED
 from evenhand.searching import candidates as networks
-from evenhand.searching.metrics import METRICS
 from evenhand.training import TrainingDivergedError
 
 from .conftest import QUICK, search
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.integration  # whole searches are trained
 def test_every_candidate_is_judged_in_every_fold(result):
     # 2 unconstrained; of weight 0 with odds, 2 objectives; of weight 3, 2 objectives x 2 weights x 2 epochs.
     assert len(result.tried) == 2 + 4 + 8
-    for name in set(METRICS) - {"profit"}:
+    for name in set(SEARCHED) - {"profit"}:
         assert result.metrics[name].shape == (14, 3)
         assert np.isfinite(result.metrics[name]).all()
     assert not result.notes
@@ -44,7 +44,7 @@ def test_cost_and_gain_are_differences_on_the_same_folds(result):
     assert table.loc["reasoning_gap", "difference"] == pytest.approx((mine - theirs).mean())
     assert table.loc["reasoning_gap", "difference"] < 0
     approvals = {f"approval_rate[{name}]" for name in result.people.groups.names}
-    assert set(table.index) == set(METRICS) - {"profit"} | approvals
+    assert set(table.index) == set(SEARCHED) - {"profit"} | approvals
     assert np.isfinite(table["confirmed_chosen"]).all()
 
 

@@ -37,6 +37,7 @@ from evenhand.cli.options import (
 from evenhand.cli.terminal import say
 from evenhand.exceptions import ArchiveError, InvalidInputError, did_you_mean
 from evenhand.inputs.names import outcome_senses
+from evenhand.metrics.names import METRICS
 from evenhand.system.threads import quick_imports
 
 if TYPE_CHECKING:
@@ -136,17 +137,19 @@ def crossed_gates(gates: list[Gate], summary: Mapping[str, Any]) -> list[str]:
     gates
         The limits.
     summary
-        `AuditResult.to_dict()`. A gate names a metric in full (``outcome.eo_gap``) or by its last part (``eo_gap``),
-        in which case the metric nearest to the top is used. The four findings have short names: ``score_gap`` and
-        ``inputs`` (their absolute size), ``weighing`` and ``excess``; add ``_p`` for the adjusted p-value. ``air`` is
-        the adverse impact ratio: the lowest approval rate of a group over that of the reference group.
+        `AuditResult.to_dict()`. A gate names a metric as a search does (``eo_gap``, ``cec``), in full
+        (``outcome.eo_gap``) or by its last part, in which case the metric nearest to the top is used. The four findings
+        have short names: ``score_gap`` and ``inputs`` (their absolute size), ``weighing`` and ``excess``; add ``_p``
+        for the adjusted p-value. ``air`` is the adverse impact ratio: the lowest approval rate of a group over that of
+        the reference group.
 
     Raises
     ------
     InvalidInputError
         If a gate names no known metric, is ambiguous, or names a metric that could not be estimated.
     """
-    known = {**dict(_numbers(summary)), **dict(_of_findings(summary.get("findings", ())))}
+    named = {name: value for name, metric in METRICS.items() if (value := metric.value(summary)) is not None}
+    known = {**dict(_numbers(summary)), **named, **dict(_of_findings(summary.get("findings", ())))}
     groups = summary.get("outcome", {}).get("approvals", {}).get("groups", ())
     rates = [(row["is_reference"], row["approval_rate"]["value"]) for row in groups if row["n_people"]]
     if len(rates) > 1:

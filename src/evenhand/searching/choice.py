@@ -25,12 +25,12 @@ from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError, did_you_mean
 from evenhand.inputs.validation import is_number_column
 from evenhand.metrics.estimate import Estimate, student_quantile
+from evenhand.metrics.names import SEARCHED, metric_of
 from evenhand.report.formatting import listed
 from evenhand.searching.candidates import Scored
-from evenhand.searching.metrics import METRICS, Metrics, metric_of
 from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import SearchPeople
-from evenhand.searching.scoring import EFFECTS, is_signed_gap, oriented_gaps
+from evenhand.searching.scoring import EFFECTS, Metrics, is_signed_gap, oriented_gaps
 from evenhand.searching.space import Candidate
 
 CONFIDENCE = 0.95
@@ -592,7 +592,7 @@ def collate(
         Names of the table's columns.
     """
     number = {candidate.key: candidate.number for candidate in candidates}
-    names = dict.fromkeys([*METRICS, *(name for row in scored for name in row.metrics)])
+    names = dict.fromkeys([*SEARCHED, *(name for row in scored for name in row.metrics)])
     if settings.payoff is None:
         del names["profit"]
     sums = {name: np.zeros((len(candidates), settings.folds)) for name in names}

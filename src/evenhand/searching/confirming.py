@@ -19,12 +19,12 @@ import numpy as np
 
 from evenhand.arrays import Floats
 from evenhand.metrics.estimate import Estimate, Plain
+from evenhand.metrics.names import metric_of
 from evenhand.report.formatting import capital, count, decimal, interval, listed, percent
 from evenhand.searching.choice import CONFIDENCE, ChoiceRule, Constraint, mean_interval
-from evenhand.searching.metrics import Metrics, metric_of
 from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import SearchPeople
-from evenhand.searching.scoring import is_signed_gap, oriented_gaps, score_weighted
+from evenhand.searching.scoring import Metrics, is_signed_gap, oriented_gaps, score_weighted
 from evenhand.system.threads import one_thread_each
 
 Answer = Literal["confirmed", "not confirmed", "too few people to say"]

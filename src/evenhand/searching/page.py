@@ -13,12 +13,12 @@ import altair as alt
 from markupsafe import Markup
 
 from evenhand.metrics.estimate import Estimate
+from evenhand.metrics.names import AXES, metric_of
 from evenhand.report.drawing import VARIABLES, chart_of, estimate_row, finished, forest, quantity, tooltips
 from evenhand.report.formatting import capital, count, decimal, interval, listed, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
 from evenhand.report.tables import Column, Highlight, Record, Table, estimate
 from evenhand.searching.families import SPECS
-from evenhand.searching.metrics import AXES, metric_of
 from evenhand.searching.space import in_a_cell
 from evenhand.searching.stopping import FURTHER
 

@@ -18,15 +18,15 @@ from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import check_columns
 from evenhand.metrics.estimate import Estimate, Plain
+from evenhand.metrics.names import AXES, METRICS, metric_of
 from evenhand.metrics.outcomes import auc
 from evenhand.report.formatting import count, decimal
 from evenhand.searching.choice import Choice, ChoiceRule, Frontier, front, honest_metrics, mean_interval, reasons_of
 from evenhand.searching.confirming import Confirmation, approval_warnings, confirmation_sentences
 from evenhand.searching.families import ESTIMATORS, FamilyName
-from evenhand.searching.metrics import AXES, METRICS, Metrics, metric_of
 from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import SearchPeople
-from evenhand.searching.scoring import GAPS, gap_name
+from evenhand.searching.scoring import GAPS, Metrics, gap_name
 from evenhand.searching.space import Candidate, Start, favorable_probability, in_a_cell, spelled_columns
 from evenhand.searching.stopping import Stopping
 from evenhand.system.files import json_ready, write_text

@@ -12,14 +12,15 @@ import numpy as np
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.identity import fingerprint_plain
 from evenhand.inputs.validation import moved_keywords
+from evenhand.metrics.names import metric_of
 from evenhand.searching.candidates import BlockStore, EstimatorRuns, Fit, NetworkRuns, Scored, check_seen
 from evenhand.searching.choice import ChoiceRule, collate, effects_in, parse_constraint
 from evenhand.searching.confirming import Confirmation, confirm
 from evenhand.searching.families import FamilyName, held_to_one_thread
-from evenhand.searching.metrics import Metrics, metric_of
 from evenhand.searching.options import DEFAULT_KEEP, SearchOptions, SearchSettings
 from evenhand.searching.people import SearchPeople
 from evenhand.searching.result import SearchResult
+from evenhand.searching.scoring import Metrics
 from evenhand.searching.space import Candidate, Space, candidates_of, family_names, proxy_drops, read_start
 from evenhand.searching.stopping import Stopping
 from evenhand.system import __version__

@@ -8,7 +8,7 @@ that depend on the people alone, so the gaps of many models are one product.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -34,6 +34,9 @@ from evenhand.searching.people import SearchPeople
 from evenhand.system.hashing import person_hash
 from evenhand.training.folds import ComparedFold, Fold
 from evenhand.training.network import Layout
+
+Metrics: TypeAlias = Mapping[str, Floats]
+"""Every metric by name, of shape (n_candidates, n_folds)."""
 
 GAPS = ("score_gap", "probability_gap", "decision_gap")
 """Gaps in the unit in which the model is explained, in probability and in the share of approvals."""

@@ -30,9 +30,10 @@ from scipy import optimize
 
 from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
+from evenhand.metrics.names import metric_of
 from evenhand.searching.choice import ChoiceRule
-from evenhand.searching.metrics import Metrics, metric_of
 from evenhand.searching.options import SearchOptions
+from evenhand.searching.scoring import Metrics
 
 FIRST_DRAW = 10
 """Draws before the first bound."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from evenhand.auditing.sums import AuditSums
 from evenhand.metrics.estimate import effective_number_of_people
+from evenhand.metrics.names import METRICS
 from evenhand.report.formatting import is_number
 from evenhand.report.section import Section, Summary
 from evenhand.report.tables import NOTE, Column, Record, Table, estimate, flag, text
@@ -126,11 +127,10 @@ class Weights(Section):
 
 
 _METRICS = {
-    "excess": "excess",
-    "excess_balanced": "excess, groups weighted equally",
-    "weighing": "weighing",
+    **{name: METRICS[name].words for name in ("excess", "excess_balanced")},
+    "weighing": METRICS["reasoning_excess"].words,
     "excess: input gap": "excess, input gap",
-    "excess: regime B": "excess, regime B share",
+    "excess: regime B": METRICS["excess_regime_b"].words,
     "score_gap": "score gap",
     "score_gap_probability": "score gap, probability",
     "score_gap_decision": "score gap, favorable decisions",
@@ -141,10 +141,7 @@ _METRICS = {
     "true_positive_rate_difference": "true positive rate, difference",
     "false_positive_rate_difference": "false positive rate, difference",
     "mean_score_difference": "mean score, difference",
-    "sp_gap": "statistical parity gap",
-    "tpr_gap": "true positive rate gap",
-    "fpr_gap": "false positive rate gap",
-    "eo_gap": "equalized odds gap",
+    **{name: METRICS[name].words for name in ("sp_gap", "tpr_gap", "fpr_gap", "eo_gap")},
 }
 _ONE_SIDED = tuple(name for name in _METRICS if name.startswith(("excess", "weighing")))
 

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import altair as alt
 import numpy as np
 
+from evenhand.metrics.names import METRICS
 from evenhand.report.drawing import (
     NothingToDrawError,
     Row,
@@ -260,11 +261,11 @@ def _thresholds(data: Summary) -> str:
 
 
 _EXCESSES: dict[str, tuple[str, str, str]] = {
-    "weighing": ("reasoning_gap", "weighing", "weighing"),
-    "excess": ("cec", "excess", "excess"),
-    "excess_balanced": ("balanced", "excess, groups weighted equally", "excess"),
+    "weighing": ("reasoning_gap", METRICS["reasoning_excess"].words, "weighing"),
+    "excess": ("cec", METRICS["excess"].words, "excess"),
+    "excess_balanced": ("balanced", METRICS["excess_balanced"].words, "excess"),
     "excess: input gap": ("input_gap", "excess, input gap", "excess"),
-    "excess: regime B": ("regime_b", "excess, share in Regime B", "excess"),
+    "excess: regime B": ("regime_b", METRICS["excess_regime_b"].words, "excess"),
     "excess: shared reasons": ("reason_overlap", "excess, shared principal reasons", "excess"),
 }
 
@@ -313,7 +314,7 @@ class Excess(Section):
         yield "excess", found["cec"], note, "excess"
         yield "excess, groups weighted equally", found["balanced"], found["balanced"]["note"], "excess"
         yield "weighing", weighing, weighing["note"] or "excess of the reasoning gap", "weighing"
-        yield "excess, regime B share", found["regime_b"], found["regime_b"]["note"], "regimes"
+        yield METRICS["excess_regime_b"].words, found["regime_b"], found["regime_b"]["note"], "regimes"
         yield "excess, shared principal reasons", overlap, shared, "excess", "decisions"
 
     def metrics(self, summary: Summary, reference: str) -> Iterable[AuditMetric]:

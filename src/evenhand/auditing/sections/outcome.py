@@ -32,6 +32,7 @@ from evenhand.metrics.disparity import (
     segmented_approvals,
 )
 from evenhand.metrics.estimate import Estimate, RowWeights, not_estimable
+from evenhand.metrics.names import METRICS
 from evenhand.metrics.outcomes import GroupOutcome, group_outcomes, hanley_mcneil, outcome_metrics
 from evenhand.report.drawing import (
     NothingToDrawError,
@@ -265,10 +266,9 @@ def group_table(summary: Summary) -> Table:
 def utility_table(summary: Summary) -> Table:
     """How well the model separates labels, over everyone."""
     outcome = summary["outcome"]
-    names = {"auc": "AUC", "f1": "F1", "accuracy": "accuracy", "positive_rate": "share of favorable decisions"}
     records = [
-        {"metric": words, "value": outcome[name], "note": outcome["notes"].get(name, "")}
-        for name, words in names.items()
+        {"metric": METRICS[name].words, "value": outcome[name], "note": outcome["notes"].get(name, "")}
+        for name in ("auc", "f1", "accuracy", "positive_rate")
     ]
     columns = (text("metric"), Column("value"), NOTE)
     return Table("Utility", "Utility", columns, records, needs=("labels", "decisions"))
@@ -277,14 +277,8 @@ def utility_table(summary: Summary) -> Table:
 def gap_table(summary: Summary) -> Table:
     """The largest difference in a rate between groups."""
     outcome = summary["outcome"]
-    words = {
-        "sp_gap": "statistical parity gap",
-        "tpr_gap": "true positive rate gap",
-        "fpr_gap": "false positive rate gap",
-        "eo_gap": "equalized odds gap",
-    }
     records = [
-        {**gap, "words": words.get(name, name), "note": gap["note"] or outcome["notes"].get(name, "")}
+        {**gap, "words": METRICS[name].words, "note": gap["note"] or outcome["notes"].get(name, "")}
         for name, gap in outcome["gaps"].items()
     ]
     columns = (
@@ -781,23 +775,17 @@ class Outcome(Section):
 
     def summary_rows(self, summary: Summary) -> Iterable[SummaryRow]:
         outcome = summary["outcome"]
-        for name, words, note, *needs in (
-            ("auc", "AUC", "", "labels", "probability"),
-            ("f1", "F1", "", "labels", "decisions"),
-            ("accuracy", "accuracy", "", "labels", "decisions"),
-            ("positive_rate", "positive rate", "share of favorable decisions", "decisions"),
-            (
-                "eo_gap",
-                "equalized odds gap",
-                "larger of the gaps in true and false positive rate",
-                "labels",
-                "decisions",
-            ),
-            ("sp_gap", "statistical parity gap", "gap in the positive rate", "decisions"),
+        for name, note, *needs in (
+            ("auc", "", "labels", "probability"),
+            ("f1", "", "labels", "decisions"),
+            ("accuracy", "", "labels", "decisions"),
+            ("positive_rate", "share of favorable decisions", "decisions"),
+            ("eo_gap", "larger of the gaps in true and false positive rate", "labels", "decisions"),
+            ("sp_gap", "gap in the positive rate", "decisions"),
         ):
             gap = outcome["gaps"].get(name)
             value = outcome[name] if gap is None else {**gap, "value": outcome[name]}
-            yield words, value, outcome["notes"].get(name, "") or note, *needs
+            yield METRICS[name].words, value, outcome["notes"].get(name, "") or note, *needs
 
     def metrics(self, summary: Summary, reference: str) -> Iterable[AuditMetric]:
         """Shares of counted people, signed gaps and ratios to the reference group, and areas under the ROC curve.
@@ -849,7 +837,7 @@ class Outcome(Section):
     def logged(self, summary: Summary) -> Iterable[tuple[str, Any]]:
         outcome = summary["outcome"]
         for name in ("auc", "f1", "accuracy", "positive_rate", "eo_gap", "sp_gap"):
-            yield f"outcome.{name}", outcome.get(name)
+            yield METRICS[name].path, METRICS[name].value(summary)
         yield from ((f"positive_rate.{row['group']}", row["positive_rate"]) for row in outcome["groups"])
 
 
