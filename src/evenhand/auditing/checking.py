@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +28,11 @@ from evenhand.inputs.names import names_a_decision
 from evenhand.inputs.proposals import (
     Choice,
     Proposal,
+    clean_text,
     config_text,
     favorable_value,
+    needs_bands,
+    propose_bands,
     propose_clusters,
     propose_financial,
     propose_group,
@@ -96,6 +99,10 @@ class CheckResult:
         Last rows that are not people, such as totals and sources, by their texts.
     n_without_label
         People without a label.
+    spellings, bands
+        Other spellings of groups, each with one to read it as, and where to cut groups that are numbers.
+    reading
+        What the user said about the cells of the file, which an audit of it needs as well.
     source
         What was checked, in words.
     """
@@ -111,7 +118,10 @@ class CheckResult:
     closing: tuple[str, ...]
     dropped: tuple[str, ...]
     n_without_label: int
+    spellings: Mapping[str, str]
+    bands: Mapping[str, Sequence[float]]
     source: str
+    reading: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def columns(self) -> pd.DataFrame:
@@ -129,9 +139,9 @@ class CheckResult:
             if column.name not in parts or sign.kind in ("constant", "date", "saved index", "repeated id")
         ]
         if self.groups is not None:
-            severities: dict[str, Severity] = {"small groups": "note", "many groups": "refuse", "one group": "refuse"}
+            severities: dict[str, Severity] = {"small groups": "note", "missing group": "warn"}
             for kind, sentence in self.groups.sentences():
-                problems.append(Problem(self.groups.name, kind, severities.get(kind, "warn"), sentence))
+                problems.append(Problem(self.groups.name, kind, severities.get(kind, "refuse"), sentence))
         if self.n_without_label and self.label is not None:
             sentence = f"{self.n_without_label:,} people have no label; `drop_missing` leaves them out and counts them."
             problems.append(Problem(self.label.columns[0], "missing label", "warn", sentence))
@@ -147,6 +157,27 @@ class CheckResult:
             problems.append(Problem("", "closing rows", "refuse", sentence))
         order = ("refuse", "warn", "note")
         return tuple(sorted(problems, key=lambda problem: order.index(problem.severity)))
+
+    @property
+    def clean(self) -> dict[str, Any]:
+        """The table ``[clean]`` of the configuration: other spellings, values that may mean missing, and bands."""
+        left_out = {*self._dropped(), *_names(self.label)}
+        signs = [(column.name, sign) for column in self.checks if column.name not in left_out for sign in column.signs]
+        missing = [f"{name}={value}" for name, sign in signs for value in sign.missing]
+        return {"groups": dict(self.spellings), "missing": missing, "bands": dict(self.bands)}
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        """What must be settled in the configuration before an audit can run; empty if nothing must."""
+        roles = {"label": self.label, "group": self.group, "financial_features": self.financial}
+        steps = [f"Remove the # before {key} =, and write a column." for key, role in roles.items() if role is None]
+        if self.question:
+            steps.append("Remove the # before positive_label =, and write the value that is good for the applicant.")
+        steps += [f"Remove the # before {key} =, in [clean]." for key in ("groups", "bands") if self.clean[key]]
+        if self.groups is not None:
+            grave = ["one group", *([] if self.bands else ["many groups"])]
+            steps += [sentence for kind, sentence in self.groups.sentences() if kind in grave]
+        return tuple(steps)
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain data, from which page, terminal output and JSON are made."""
@@ -178,6 +209,8 @@ class CheckResult:
             "proposals": {role: one and asdict(one) for role, one in reversed(roles.items())},
             "positive_label": None if self.positive_label is None else self.positive_label[0],
             "question": self.question,
+            "clean": self.clean,
+            "steps": list(self.steps),
             "config": self.config(),
         }
 
@@ -208,11 +241,13 @@ class CheckResult:
             about = "Leave out people without a label or group; the report counts them."
             reason = f"{self.n_without_label:,} people have no label and {n_groupless:,} no group"
             choices.append(Choice(about, "drop_missing", True, reason))
+        if self.reading:
+            choices += [Choice("How you said to read the file.", key, value) for key, value in self.reading.items()]
         dropped = set(self._dropped())
         looks = [p.sentence for p in self.problems if p.column not in dropped and p.severity != "note"]
         return config_text(self.source, choices, looks) + (
             "\n# The saved model. Without one, a plain network is fitted on 70% of the people and audited on the rest."
-            '\n# model = "model.skops"\n'
+            f'\n# model = "model.skops"\n{clean_text(self.clean)}'
         )
 
     def _dropped(self) -> dict[str, str]:
@@ -322,6 +357,8 @@ def check(
     else:
         names = check_columns(financial_features, list(table.columns), "`financial_features`")
         financial = Proposal(tuple(names), _GIVEN)
+    by_column = {} if group_columns is None else {str(name): group_columns[name] for name in group_columns.columns}
+    numbers = {column.name for column in checks if needs_bands(column)}
     return CheckResult(
         checks=checks,
         groups=None if groups is None else check_groups(groups, " & ".join(_names(group)) or "sensitive_features"),
@@ -334,8 +371,18 @@ def check(
         closing=closing_rows(table),
         dropped=dropped,
         n_without_label=n_without_label,
+        spellings={spelling: name for values in by_column.values() for spelling, name in _spellings(values)},
+        bands={name: propose_bands(values, name) for name, values in by_column.items() if name in numbers},
         source=source,
     )
+
+
+def _spellings(values: pd.Series[Any]) -> Iterator[tuple[str, str]]:
+    """Names of groups that differ only in typing from a more frequent one, and that one, without outer spaces."""
+    counts = check_groups(values.astype(object).map(category_text, na_action="ignore"), "")
+    for alike in counts.alike:
+        name = max(alike, key=lambda name: counts.counts[name]).strip()
+        yield from ((spelling, name) for spelling in alike if spelling != name)
 
 
 def _role(

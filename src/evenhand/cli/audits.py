@@ -83,11 +83,17 @@ def check(
             source=name_of_input(people),
         )
         advance("looked at")
+    said = {option.name: getattr(plan, option.name) for option in fields(ReadOptions)}
+    found = replace(found, reading={name: value for name, value in said.items() if value})
     Console().print(found)
     page = found.to_html(out / "check.html")
     config = found.write_config(out / "audit.toml")
-    source = f"--sql {shlex.quote(plan.sql)}" if plan.sql is not None else shown(data or "")
-    say(f"\nWritten: {page}\nEdit {config}, then run: evenhand audit {source} --config {config}")
+    source = f"--sql {shlex.quote(plan.sql)}" if plan.sql is not None else shlex.quote(shown(data or ""))
+    say(f"\nWritten: {page}")
+    say(f"Before the audit, {'edit' if found.steps else 'read'} {config}{':' if found.steps else '.'}")
+    for step in found.steps:
+        say(f"- {step}")
+    say(f"Then run: evenhand audit {source} --config {config}")
 
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {

@@ -103,6 +103,10 @@ class TablePlan(MainColumns, ReadOptions, QueryOptions, ColumnOptions):
 
     by: tuple[str, ...] = ()  # only for audits
 
+    def __post_init__(self) -> None:
+        ReadOptions.__post_init__(self)
+        ColumnOptions.__post_init__(self)
+
 
 _CATEGORIES = "Categories as onehot columns or ordinal codes"
 
@@ -145,7 +149,7 @@ class SearchPlan(SearchOptions, TablePlan):
 
     def __post_init__(self) -> None:
         SearchOptions.__post_init__(self)
-        ReadOptions.__post_init__(self)
+        TablePlan.__post_init__(self)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -217,9 +221,8 @@ class AuditPlan(MainColumns, ReadOptions, QueryOptions, StreamOptions, GivenOpti
     )
 
     def __post_init__(self) -> None:
-        AuditOptions.__post_init__(self)
-        StreamOptions.__post_init__(self)
-        ReadOptions.__post_init__(self)
+        for kind in (AuditOptions, StreamOptions, ReadOptions, ColumnOptions):
+            kind.__post_init__(self)
 
 
 def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -232,7 +235,7 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "plan"]
-        shown = [option for option in fields(plan) if option.metadata]  # type: ignore[arg-type]
+        shown = [option for option in fields(plan) if "help" in option.metadata]  # type: ignore[arg-type]
         order = [name for names in _PANELS.values() for name in names]
         shown.sort(key=lambda option: order.index(option.name) if option.name in order else len(order))
         shown.sort(key=lambda option: _ORDER.index(_panel(option)) if _panel(option) in _ORDER else len(_ORDER))
@@ -397,11 +400,13 @@ def settings_in(plan: AuditPlan) -> dict[str, Any]:
     values["reason_map"] = read_reason_map(plan.reason_map)  # the file's content, because the file may change
     threshold = plan.decision_threshold
     values["decision_threshold"] = asdict(threshold) if is_dataclass(threshold) else threshold
-    return {
+    settings = {
         name: name_of_input(value).rpartition(":")[2] if name in FILES else value  # without delta: and iceberg:
         for name, value in values.items()
         if value not in (None, (), {}) and name not in (*_OF_THE_RUN, *only_streamed)
     }
+    cleaning = {name: settings.pop(name) for name in _CLEAN if name in settings}
+    return {**settings, "clean": cleaning} if cleaning else settings
 
 
 def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
@@ -426,9 +431,11 @@ def _from_toml(path: Path | None, plan: type) -> dict[str, Any]:
         raise InvalidInputError(f"There is no file {str(path)!r}.") from None
     except (ValueError, RecursionError) as error:  # a number of too many digits is no TOMLDecodeError
         raise InvalidInputError(f"{str(path)!r} is not valid TOML: {first_line(error)}.") from None
-    kinds = {option.name: _kind(option) for option in fields(plan) if option.metadata}
+    kinds = {option.name: _kind(option) for option in fields(plan) if "help" in option.metadata}
     optional = {option.name for option in fields(plan) if str(option.type).endswith(" | None")}
     values: dict[str, Any] = {}
+    if "clean" in settings and issubclass(plan, ColumnOptions):
+        values = _cleaning_in(path, settings.pop("clean"))
     for key, value in settings.items():
         name = ALIASES.get(key, key)
         if name not in kinds:
@@ -442,6 +449,25 @@ def _from_toml(path: Path | None, plan: type) -> dict[str, Any]:
         kind = dict if name in _OR_TABLE and isinstance(value, dict) else kinds[name]
         values[name] = None if value == "" and name in optional else _toml_value(path, key, value, kind)
     return values
+
+
+_CLEAN = ("groups", "missing", "bands")
+
+
+def _cleaning_in(path: Path, table: Any) -> dict[str, Any]:
+    """The options in the table [clean] of a file."""
+    if not isinstance(table, dict):
+        raise InvalidInputError(f"{str(path)!r}: clean must be a table, [clean], got {table!r}.")
+    for key, value in table.items():
+        if key not in _CLEAN:
+            raise InvalidInputError(
+                f"{str(path)!r} has an unknown key {key!r} in [clean], which has {', '.join(_CLEAN)}; write all other "
+                "keys above the line [clean]."
+            )
+        if not isinstance(value, list if key == "missing" else dict):
+            wanted = "a list of words and numbers" if key == "missing" else "a table"
+            raise InvalidInputError(f"{str(path)!r}: {key} of [clean] must be {wanted}, got {value!r}.")
+    return {**table, **({"missing": tuple(map(str, table["missing"]))} if "missing" in table else {})}
 
 
 def _why_not_in_a_file(name: str, value: Any) -> str:

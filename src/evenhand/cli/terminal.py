@@ -31,7 +31,7 @@ def with_options(message: str) -> str:
     >>> with_options("Set `max_distance`, or look at `X`.")
     'Set `max_distance` (--max-distance), or look at `X`.'
     """
-    known = {option.name for plan in (AuditPlan, SearchPlan) for option in fields(plan)}
+    known = {option.name for plan in (AuditPlan, SearchPlan) for option in fields(plan) if "help" in option.metadata}
     short = {name: alias for alias, name in ALIASES.items()}
 
     def replaced(found: re.Match[str]) -> str:

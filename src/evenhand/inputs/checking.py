@@ -27,7 +27,7 @@ ADVICE: dict[str, str] = {
     "repeated id": "it is not an input; name it as `clusters` (--clusters), so that an applicant counts once",
     "date": "leave it out, or turn it into a number such as an age in months",
     "text number": "turn the values into numbers",
-    "sentinel": "make it a missing value, or put it in a separate column",
+    "sentinel": "if so, name it in `missing` (--missing)",
     "free text": "a model cannot learn from it; leave it out",
     "place": "its numbers are not amounts; leave it out, or save it as text",
     "extreme value": "check whether it is an error",
@@ -79,10 +79,11 @@ _NINES = re.compile(r"-9{3,}|9{5,}")  # a code even if it occurs once
 
 @dataclass(frozen=True)
 class Sign:
-    """Something suspicious: its kind, and a clause that follows the name of the column."""
+    """Something suspicious: its kind, a clause to follow the name of the column, and values that may mean missing."""
 
     kind: str
     clause: str
+    missing: tuple[str, ...] = ()
 
     @property
     def severity(self) -> Severity:
@@ -163,7 +164,8 @@ def _number_signs(column: Distinct) -> Iterator[Sign]:
     codes = sentinels(values, column.counts)
     if codes:
         shown = ", ".join(f"{value:.0f} in {n:,} row{'s' if n > 1 else ''}" for value, n in codes.items())
-        yield Sign("sentinel", f"has {shown}, far from all other values, which may be a code rather than an amount")
+        clause = f"has {shown}, far from all other values, which may be a code rather than an amount"
+        yield Sign("sentinel", clause, tuple(f"{value:.15g}" for value in codes))
     is_amount = np.isfinite(values) & ~np.isin(values, list(codes))
     values, counts = values[is_amount], column.counts[is_amount]
     if not len(values):
@@ -490,8 +492,8 @@ class GroupCheck:
         if self.are_many:
             yield (
                 "many groups",
-                f"{self.name!r} has {len(self.counts):,} values, too many for groups; combine them, or turn a "
-                "number such as an age into a few ranges.",
+                f"{self.name!r} has {len(self.counts):,} values, too many for groups; combine them, or cut a number "
+                "such as an age into bands.",
             )
             return
         for names in self.alike:

@@ -34,7 +34,8 @@ _PATTERNS = {
     "decision code": "^(action_taken|loan_status|decision|final_status|status)$",
     "history": "prior|previous|prev|history|hist|ever|existing|before|records?|rec|last|recent",
     "not": "no|non|not|never",
-    "financial": "income|salary|wage|amount|amt|debt|dti|ltv|loan|balance|bal|score|fico|limit|payment|instal{1,2}ment|"
+    "financial": "income|salary|wage|amount|amt|debt|dti|ltv|loan|balance|bal|score|fico|limit|pay|payment|"
+    "instal{1,2}ment|"
     "duration|term|maturity|savings|assets|value|credit|utilization|capital|bill|revenue|collateral",
     "not financial": "tract|msa|count|type|code|existing|penalty|intro|purpose",
     "may be after": "interest_rate|int_rate|apr|preapproval|fees?|points|funded|disbursed|approval",

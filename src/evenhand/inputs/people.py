@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from evenhand.inputs.group_probabilities import GroupProbabilities, PersonProbab
 from evenhand.inputs.identity import Identity
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.tables import open_table, typed
+from evenhand.inputs.tables.columns import is_numeric
 from evenhand.inputs.validation import (
     Groups,
     as_clusters,
@@ -64,6 +66,8 @@ class Columns:
         Columns with the probability of each group, in place of `group`.
     dropped
         Columns that the user left out.
+    groups, bands
+        See `ColumnOptions`.
     """
 
     label: str
@@ -80,6 +84,8 @@ class Columns:
     sample_weight: str | None = None
     probabilities: tuple[str, ...] = ()
     dropped: tuple[str, ...] = ()
+    groups: Mapping[str, str] = field(default_factory=dict)
+    bands: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @classmethod
     def among(
@@ -126,6 +132,16 @@ class Columns:
             for name, flag in flags.items()
             if (column := getattr(roles, name)) is not None
         }
+        bands = dict(roles.bands or {})
+        bands = dict(
+            zip(check_columns([*bands], available, "`bands` of [clean]") if bands else (), bands.values(), strict=True)
+        )
+        for name in bands:
+            if name not in (*groups, *splits):
+                raise InvalidInputError(
+                    f"`bands` of [clean] cut {name!r}, which is neither `group` (--group) nor among `by` (--by): name "
+                    "it there, or leave out its bands."
+                )
         hidden = {label, *named.values(), *dropped, *further, *(() if roles.keep_group else (*groups, *probable))}
         finances = check_columns(financial, available, "`financial_features`") if financial else []
         _check_apart(finances, label, [*groups, *probable], dropped)
@@ -144,6 +160,8 @@ class Columns:
             outcomes=tuple(further),
             probabilities=tuple(probable),
             dropped=tuple(dropped),
+            groups=dict(roles.groups or {}),
+            bands=bands,
         )
 
     @property
@@ -193,25 +211,53 @@ class Columns:
             return People.nobody(exclusions)
         parts = (self.features, self._label, self._of_group, self._named, self.outcomes)
         frame = table.select(list(dict.fromkeys(name for part in parts for name in part))).to_pandas(use_threads=False)
+        try:
+            cleaned = {name: self._cleaned(name, table.column(name)) for name in {*self.group, *self.by}}
+        except InvalidInputError as error:
+            raise InvalidInputError(f"{where}: {error}") from None
         named = {name: column for name in _NAMED if (column := getattr(self, name)) is not None}
         try:
             people = People.of(
                 frame[list(self.features)],
                 self._labels(frame) if self.label else None,
-                GroupProbabilities(frame[list(self.probabilities)]) if self.probabilities else frame[list(self.group)],
+                GroupProbabilities(frame[list(self.probabilities)])
+                if self.probabilities
+                else pd.DataFrame({name: cleaned[name].to_pandas() for name in self.group}),
                 names={"y": self.label, "sensitive_features": " & ".join(self.group), **named},
                 is_part=is_part,
                 **{name: frame[column] for name, column in named.items()},
             )
         except (InvalidInputError, InvalidTypeError) as error:
             raise type(error)(f"{where}: {error}") from None
-        by = {name: _texts(table.column(name)) for name in self.by}
+        by = {name: _texts(cleaned[name]) for name in self.by}
         outcomes = frame[list(self.outcomes)] if self.outcomes else None
-        more = {"by": self.by, "outcomes": self.outcomes, "dropped": self.dropped}
+        more = {
+            "by": self.by,
+            "outcomes": self.outcomes,
+            "dropped": self.dropped,
+            "merged groups": [f"{spelling!r} as {name!r}" for spelling, name in self.groups.items()],
+            "bands": [f"{name}: {', '.join(band_names(edges))}" for name, edges in self.bands.items()],
+        }
         if self.positive_label is not None:
             more["favorable label"] = (self.positive_label,)
         columns = {**people.columns, **{role: list(names) for role, names in more.items() if names}}
         return replace(people, by=by, kept=kept, exclusions=exclusions, outcomes=outcomes, columns=columns)
+
+    def _cleaned(self, name: str, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        """The values of a column of the group or of `by`: in bands, if it is cut into them, and with one spelling."""
+        if name in self.bands:
+            edges, names = np.asarray(self.bands[name], dtype=np.float64), band_names(self.bands[name])
+            if not is_numeric(column.type):
+                raise InvalidInputError(f"`bands` of [clean] cut {name!r}, which does not hold numbers.")
+            values = column.cast(pa.float64()).to_numpy()
+            places = np.searchsorted(edges, values, side="right")
+            return pa.chunked_array([pa.array(np.asarray(names)[places], mask=np.isnan(values))])
+        if name not in self.group or not self.groups:
+            return column
+        given = column.to_pandas(use_threads=False).astype(object)
+        texts = {value: category_text(value) for value in given.dropna().unique()}
+        merged = given.map({value: self.groups.get(text, text) for value, text in texts.items()})
+        return pa.chunked_array([pa.array(merged, pa.string(), from_pandas=True)])
 
     def _labels(self, frame: pd.DataFrame) -> pd.Series[Any]:
         values = frame[self.label]
@@ -227,6 +273,19 @@ class Columns:
         if pd.api.types.is_bool_dtype(labels.dtype):  # a file may write true, True or TRUE
             wanted = wanted.capitalize()
         return labels.astype(object).map(category_text, na_action="ignore").str.strip() == wanted
+
+
+def band_names(edges: Sequence[float]) -> list[str]:
+    """The names of the ranges between ascending numbers.
+
+    Examples
+    --------
+    >>> band_names([25, 62])
+    ['under 25', '25 to under 62', '62 and over']
+    """
+    ends = [f"{edge:,.15g}" for edge in edges]
+    between = [f"{low} to under {high}" for low, high in pairwise(ends)]
+    return [f"under {ends[0]}", *between, f"{ends[-1]} and over"]
 
 
 def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dropped: Sequence[str]) -> None:

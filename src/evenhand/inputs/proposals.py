@@ -25,6 +25,7 @@ from evenhand.system.files import toml_value
 _YES_AND_NO = {"1": "0", "yes": "no", "y": "n", "true": "false", "t": "f"}
 _MOST_GROUPS, _MOST_FINANCIAL = 12, 6
 _FEWEST_AMOUNTS = 4
+_AGES = (25, 62)  # the young, and the elderly of US law (12 CFR 1002.2)
 
 
 @dataclass(frozen=True)
@@ -97,10 +98,16 @@ def propose_group(columns: Sequence[ColumnCheck]) -> Proposal | None:
     """The column that may be the protected attribute: a suitable name, and few values."""
     order = list(PROTECTED.values())
     ranks = {
-        c: (suggests(c.name, "second person"), order.index(characteristic), len(plain(c.name).split("_")))
+        c: (
+            needs_bands(c),
+            suggests(c.name, "second person"),
+            order.index(characteristic),
+            len(plain(c.name).split("_")),
+        )
         for c in columns
         if (characteristic := protected_characteristic(c.name)) is not None
-        and 2 <= c.n_distinct <= _MOST_GROUPS
+        and c.n_distinct >= 2
+        and (c.n_distinct <= _MOST_GROUPS or needs_bands(c))
         and not c.is_unfit
         and not c.has("mostly missing")
     }
@@ -110,6 +117,27 @@ def propose_group(columns: Sequence[ColumnCheck]) -> Proposal | None:
     first, *others = sorted(ranks, key=lambda c: ranks[c])
     reason = f"its name suggests a protected characteristic, and it has {first.n_distinct} values"
     return Proposal((first.name,), reason, tuple(c.name for c in others))
+
+
+def needs_bands(column: ColumnCheck) -> bool:
+    """Whether a column holds too many numbers to be a group each, such as ages."""
+    return "number" in column.kind and column.n_distinct > _MOST_GROUPS
+
+
+def propose_bands(values: pd.Series[Any], name: str) -> list[float]:
+    """Where to cut the numbers of a group into bands.
+
+    The ages from which lenders may ask whether somebody is of age to contract, or elderly; of any other number, thirds.
+
+    Examples
+    --------
+    >>> propose_bands(pd.Series(range(20, 80)), "AGE"), propose_bands(pd.Series(range(300)), "score")
+    ([25, 62], [100.0, 199.0])
+    """
+    if protected_characteristic(name) == "age" and values.min() < _AGES[0] and values.max() >= _AGES[-1]:
+        return [*_AGES]
+    thirds = values.quantile([1 / 3, 2 / 3]).round().tolist()
+    return sorted({edge for edge in thirds if edge > values.min()})
 
 
 def propose_clusters(columns: Sequence[ColumnCheck]) -> Proposal | None:
@@ -126,8 +154,9 @@ def propose_financial(
 ) -> Proposal | None:
     """Columns that may be finances: amounts, durations and scores by name, with nothing against them.
 
-    `taken` are the label and the group. If there are many columns, those that predict the label best, by the area under
-    the ROC curve in `strength`, are proposed.
+    `taken` are the label and the group. Of columns that repeat a measurement, such as BILL_AMT1 to BILL_AMT6, the first
+    is taken. If there are still many, those that predict the label best, by the area under the ROC curve in `strength`,
+    are proposed.
     """
     suitable = [
         c
@@ -142,11 +171,16 @@ def propose_financial(
     ]
     if not suitable:
         return None
-    ranked = sorted(suitable, key=lambda c: -strength.get(c.name, 0.5))
+    first: dict[str, ColumnCheck] = {}
+    for c in sorted(suitable, key=lambda c: (len(c.name), c.name)):
+        first.setdefault(c.name.rstrip("0123456789"), c)
+    ranked = sorted(first.values(), key=lambda c: -strength.get(c.name, 0.5))
     chosen = {c.name for c in ranked[:_MOST_FINANCIAL]}
     reason = "their names suggest amounts, durations or scores known before the decision"
     if len(ranked) > len(chosen):
         reason += f"; of {len(ranked)} such columns, those that predict the label best"
+    elif len(suitable) > len(chosen):
+        reason += ", the first of each that repeats"
     others = tuple(c.name for c in suitable if c.name not in chosen)
     return Proposal(tuple(c.name for c in suitable if c.name in chosen), reason, others)
 
@@ -172,6 +206,30 @@ class Choice:
     key: str
     value: str | bool | Sequence[str] | Mapping[str, str] | None
     reason: str = ""
+
+
+def clean_text(cleaning: Mapping[str, object]) -> str:
+    """The table [clean] of the file, with every line commented out; empty if there is nothing to clean.
+
+    Examples
+    --------
+    >>> print(clean_text({"groups": {"female ": "Female"}, "missing": [], "bands": {}}))
+    <BLANKLINE>
+    # How to read what is not as it should be. To use a line, remove the # before it.
+    [clean]
+    # One name for groups that differ only in typing:
+    # groups = {"female " = "Female"}
+    <BLANKLINE>
+    """
+    about = {
+        "groups": "One name for groups that differ only in typing:",
+        "missing": "Values that may mean a missing one, each with its column:",
+        "bands": "Bands of numbers that would each be a group: under the first, between two, from the last:",
+    }
+    used = {key: cleaning[key] for key in about if cleaning[key]}
+    lines = [line for key, value in used.items() for line in (f"# {about[key]}", f"# {key} = {toml_value(value)}")]
+    head = ["", "# How to read what is not as it should be. To use a line, remove the # before it.", "[clean]"]
+    return "\n".join([*head, *lines]) + "\n" if lines else ""
 
 
 def config_text(source: str, choices: Sequence[Choice], looks: Sequence[str]) -> str:

@@ -6,7 +6,11 @@ This module imports nothing heavy, so that the command line shows its help at on
 from __future__ import annotations
 
 import codecs
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from numbers import Real
 from typing import Any
 
 from evenhand.exceptions import InvalidInputError
@@ -23,6 +27,11 @@ def option(default: Any, text: str, panel: str = "") -> Any:
     return field(default=default, metadata={"help": text, "panel": panel})
 
 
+def table_option(table: str) -> Any:
+    """A field of a dataclass of options that a TOML file has in a table, and the command line has not."""
+    return field(default=None, metadata={"table": table})
+
+
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions:
     """What a file does not specify.
@@ -34,7 +43,8 @@ class ReadOptions:
     decimal, thousands
         Marks in numbers written as text; None to infer them from the file.
     missing
-        Words for a missing value, in addition to the usual ones.
+        Values that mean a missing one, in addition to the usual words: ``"unknown"`` or ``-999`` in any column,
+        ``"income=-999"`` in one.
     sheet
         Sheet of an Excel workbook; None for the only one with cells.
 
@@ -52,11 +62,14 @@ class ReadOptions:
     )
     thousands: str | None = option(None, "Thousands separator of numbers written as text: , . ' or a space.")
     missing: tuple[str, ...] = option(
-        (), "Words for a missing value, in addition to NA, #N/A, a dot and the like: a,b."
+        (),
+        "Values that mean a missing one, in addition to NA, #N/A, a dot and the like: unknown,-999; or in one column: "
+        "income=-999.",
     )
     sheet: str | None = option(None, "Sheet of an Excel file, if several have cells.")
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "missing", tuple(map(str, self.missing)))
         for name, known in (("decimal", DECIMALS), ("thousands", THOUSANDS)):
             value = getattr(self, name)
             if value is not None and value not in known:
@@ -75,6 +88,21 @@ class ReadOptions:
                     f"`encoding` (--encoding) must be the name of a text encoding, such as utf-8 or cp1252, got "
                     f"{self.encoding!r}."
                 )
+
+    def missing_in(self, column: str, columns: Sequence[str]) -> tuple[str, ...]:
+        """The user's words for a missing value in one of a table's columns.
+
+        Examples
+        --------
+        >>> ReadOptions(missing=("unknown", "income=-999", "a=b")).missing_in("income", ["income", "debt"])
+        ('unknown', '-999', 'a=b')
+        """
+        own = {word: name for word in self.missing for name in columns if word.startswith(f"{name}=")}
+        return tuple(
+            word.removeprefix(f"{column}=") if word in own else word
+            for word in self.missing
+            if own.get(word, column) == column
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,6 +132,11 @@ class ColumnOptions:
         Leave out rows without a label or a group, and count them; otherwise they are an error.
     by
         Columns for whose values the excess is reported separately.
+    groups
+        Other spellings of groups, each with the name to read it as, such as ``{"female ": "Female"}``.
+    bands
+        Where to cut numbers of `group` and `by` into ranges: ``{"age": (25, 62)}`` for under 25, 25 to under 62, and 62
+        and over. As an input of the model, the column keeps its numbers.
     """
 
     features: tuple[str, ...] | None = None  # on the command line, the model names them
@@ -123,3 +156,24 @@ class ColumnOptions:
         None, "Column of sampling weights: how many people of the population a row stands for."
     )
     by: tuple[str, ...] = option((), "Also report the excess separately for each value of these columns: a,b.")
+    groups: Mapping[str, str] | None = table_option("clean")
+    bands: Mapping[str, Sequence[float]] | None = table_option("clean")
+
+    def __post_init__(self) -> None:
+        for spelling, name in (self.groups or {}).items():
+            if not isinstance(name, str) or not name.strip():
+                raise InvalidInputError(
+                    f"`groups` of [clean] must give each spelling the name to read it as, such as {{'female ': "
+                    f"'Female'}}, got {name!r} for {spelling!r}."
+                )
+        for column, edges in (self.bands or {}).items():
+            is_list = isinstance(edges, (list, tuple)) and len(edges) > 0
+            if (
+                not is_list
+                or not all(isinstance(e, Real) and not isinstance(e, bool) and math.isfinite(e) for e in edges)
+                or any(low >= high for low, high in pairwise(edges))
+            ):
+                raise InvalidInputError(
+                    f"`bands` of [clean] must give each column ascending numbers, such as {{'age': [25, 62]}}, got "
+                    f"{edges!r} for {column!r}."
+                )

@@ -231,8 +231,8 @@ def check_group_names(counts: Mapping[str, int], name: str) -> None:
         shown = ", ".join(repr(group) for group in list(counts)[:_SHOWN])
         raise InvalidInputError(
             f"`{name}` has {len(counts):,} groups, such as {shown}; at most {MOST_GROUPS} can be compared. "
-            "Put a number such as age into ranges first (for example under 25, 25 to 61, 62 and over), and combine "
-            "rare groups."
+            "Cut a number such as age into bands (in a TOML file: [clean] bands = {age = [25, 62]}), and combine rare "
+            "groups."
         )
     unwritable = [group for group in counts if "\0" in group or not is_writable(group)]
     if unwritable:
@@ -241,7 +241,8 @@ def check_group_names(counts: Mapping[str, int], name: str) -> None:
     if alike:
         shown = ", ".join(f"{group!r} ({counts[group]:,})" for group in alike[0])
         raise InvalidInputError(
-            f"`{name}` has groups that differ only in typing: {shown}; write each group in one way."
+            f"`{name}` has groups that differ only in typing: {shown}; write each group in one way (in a TOML file: "
+            f"[clean] groups = {{{alike[0][0]!r} = {alike[0][1]!r}}})."
         )
 
 

@@ -203,7 +203,8 @@ def sample_reference(source: Source, columns: Columns, n_people: int, seed: int)
     """
     if n_people < 2:
         raise InvalidInputError(f"`reference_people` must be at least 2, got {n_people}.")
-    only = Columns(columns.label, columns.group, (), (), columns.positive_label, columns.drop_missing)
+    roles = ("label", "group", "positive_label", "drop_missing", "groups", "bands")
+    only = Columns(features=(), **{role: getattr(columns, role) for role in roles})
     lowest = np.zeros(0, dtype=np.int64)
     cells: dict[tuple[int, str], Ints] = {}
     counts: Counter[str] = Counter()

@@ -312,8 +312,7 @@ def reference_table(reference: Any, columns: list[str], reading: ReadOptions) ->
     who = "The reference must have the columns of the source, which"
     frame = nw.from_native(reference, eager_only=True, pass_through=True)
     if isinstance(frame, nw.DataFrame):
-        table = frame.to_arrow()
-        return table.select(check_columns(columns, table.column_names, who))
+        reference = frame.to_arrow()
     if not isinstance(reference, (str, os.PathLike)) and not hasattr(reference, "__arrow_c_stream__"):
         raise InvalidTypeError(
             "`reference` must be the path of a file, an address or a pandas, polars or pyarrow table, got "

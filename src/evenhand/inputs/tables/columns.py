@@ -6,6 +6,7 @@ Text is read as numbers only if every cell is a number. If a column can be read 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -29,7 +30,7 @@ def kind_of(of: pa.DataType) -> str:
     inner = of.value_type if pa.types.is_dictionary(of) else of
     if pa.types.is_boolean(inner):
         return "yes or no"
-    if pa.types.is_integer(inner) or pa.types.is_floating(inner) or pa.types.is_decimal(inner):
+    if is_numeric(inner):
         return "number"
     if is_text(inner):
         return "text"
@@ -44,6 +45,11 @@ def kinds_of(schema: pa.Schema) -> dict[str, str]:
 def is_text(of: pa.DataType) -> bool:
     """Whether a column holds text, and is not a dictionary."""
     return bool(pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of))
+
+
+def is_numeric(of: pa.DataType) -> bool:
+    """Whether a column holds numbers."""
+    return bool(pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_decimal(of))
 
 
 def texts_where(is_kept: pa.ChunkedArray, texts: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -458,14 +464,29 @@ class ColumnReading:
         Notation of text that is read as numbers; None for other columns, and for the usual notation of programs.
     missing
         Words of a text column that mean a missing value; None for columns that are not stored as text.
+    words
+        Words and numbers that the user named as missing values.
     """
 
     kind: pa.DataType
     notation: Notation | None = None
     missing: tuple[str, ...] | None = None
+    words: tuple[str, ...] = ()
 
     def of(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         """The values of a part of the column."""
+        values = self._typed(column)
+        if not self.words:
+            return values
+        if not pa.types.is_dictionary(values.type):
+            return texts_where(pc.invert(_is_missing(values, self.words)), values)
+        parts = []
+        for chunk in values.chunks:  # the categories keep their order
+            places = pc.if_else(_is_missing(chunk, self.words), pa.nulls(len(chunk), chunk.indices.type), chunk.indices)
+            parts.append(pa.DictionaryArray.from_arrays(places, chunk.dictionary, ordered=values.type.ordered))
+        return pa.chunked_array(parts, values.type)
+
+    def _typed(self, column: pa.ChunkedArray) -> pa.ChunkedArray:
         if self.missing is None:
             kind = usable_type(column.type)
             return column if column.type.equals(kind) else column.cast(kind)
@@ -510,22 +531,33 @@ class TypedColumns:
         """
         check_usable(raw.schema, columns, raw.where)
         texts = [name for name in columns if is_text(raw.schema.field(name).type)]
-        found = dict.fromkeys(texts, NumberEvidence())
-        for piece in raw.pieces(texts) if texts else ():
-            for name in texts:
-                cells = piece.column(name).cast(pa.string())
-                if plain_numbers(cells) is not None:
-                    found[name] += plain_evidence(cells)
-                else:
-                    found[name] += number_evidence(_cells(cells, (*MISSING_WORDS, *reading.missing)))
+        words = {name: reading.missing_in(name, raw.schema.names) for name in columns}
+        found, n_missing = dict.fromkeys(texts, NumberEvidence()), dict.fromkeys(columns, 0)
+        looked_at = [name for name in columns if name in found or words[name]]
+        for piece in raw.pieces(looked_at) if looked_at else ():
+            for name in looked_at:
+                cells = piece.column(name)
+                if name in found:
+                    cells = cells.cast(pa.string())
+                    plain = plain_numbers(cells)
+                    if plain is None:
+                        found[name] += number_evidence(_cells(cells, (*MISSING_WORDS, *words[name])))
+                    else:
+                        found[name] += plain_evidence(cells)
+                        cells = plain
+                n_missing[name] += pc.sum(_is_missing(cells, words[name])).as_py() or 0
         decimal = sure_decimal(found.values())
         readings, notes = {}, []
         for name in columns:
             if name in found:
-                readings[name], note = _text_reading(name, found[name], decimal, raw.is_declared, reading)
+                own, note = _text_reading(name, found[name], decimal, raw.is_declared, reading, words[name])
                 notes += [note] if note else []
             else:
-                readings[name] = ColumnReading(usable_type(raw.schema.field(name).type))
+                own = ColumnReading(usable_type(raw.schema.field(name).type))
+            readings[name] = replace(own, words=words[name])
+            if n_missing[name]:
+                shown = " or ".join(map(repr, words[name]))
+                notes.append(f"{name}: {n_missing[name]:,} values were read as missing, as you set: {shown}.")
         return cls(readings, (*raw.notes, *notes))
 
     @property
@@ -545,11 +577,16 @@ class TypedColumns:
 
 
 def _text_reading(
-    name: str, numbers: NumberEvidence, file_decimal: str | None, is_declared: bool, reading: ReadOptions
+    name: str,
+    numbers: NumberEvidence,
+    file_decimal: str | None,
+    is_declared: bool,
+    reading: ReadOptions,
+    words: tuple[str, ...],
 ) -> tuple[ColumnReading, str]:
     """How a text column is read, and notes on it."""
-    missing = (*MISSING_WORDS, *reading.missing)
-    as_text = ColumnReading(pa.string(), missing=reading.missing if is_declared else missing)
+    missing = (*MISSING_WORDS, *words)
+    as_text = ColumnReading(pa.string(), missing=words if is_declared else missing)
     if not numbers.n:  # nothing shows the type
         return (as_text if is_declared else ColumnReading(pa.float64(), missing=missing)), ""
     if not numbers.are_numbers:
@@ -572,6 +609,25 @@ def _text_reading(
     value = numbers_of(pa.chunked_array([[numbers.example]]), notation)[0].as_py()
     note = f"{name}: {numbers.n:,} values like {numbers.example!r} were read as numbers, this one as {value:.15g}."
     return ColumnReading(pa.float64(), notation, missing), note
+
+
+def _is_missing(values: Any, words: Sequence[str]) -> Any:
+    """Whether texts or numbers are among the words for a missing one; False for any other kind."""
+    kind = values.type.value_type if pa.types.is_dictionary(values.type) else values.type
+    if is_text(kind):
+        return pc.is_in(pc.utf8_trim_whitespace(values.cast(pa.string())), value_set=pa.array(words, pa.string()))
+    codes = [code for word in words if (code := _number(word)) is not None] if is_numeric(kind) else []
+    if not codes:
+        return pc.and_(pc.is_null(values), False)
+    return pc.is_in(values.cast(pa.float64(), safe=False), value_set=pa.array(codes, pa.float64()))
+
+
+def _number(word: str) -> float | None:
+    """The number that a word is; None if it is not a finite one."""
+    try:
+        return number if math.isfinite(number := float(word)) else None
+    except ValueError:
+        return None
 
 
 def _cells(column: pa.ChunkedArray, missing: Sequence[str]) -> pa.ChunkedArray:
