@@ -325,7 +325,7 @@ def test_one_group_in_several_spellings(values):
 def test_a_number_for_everyone_is_no_group():
     ages = np.linspace(18, 80, 500)
     with pytest.raises(
-        InvalidInputError, match=r"`age` has 500 groups, such as .* Put a number such as age into ranges"
+        InvalidInputError, match=r"`age` has 500 groups, such as .* Cut a number such as age into bands"
     ):
         as_groups(ages, 500, "age")
     assert len(as_groups(np.arange(MOST_GROUPS), MOST_GROUPS).names) == MOST_GROUPS
