@@ -83,7 +83,8 @@ def test_limits_are_the_same_from_the_command_line_from_toml_and_from_python(tmp
         "--limit",
         "weighing = 5e-2",
     ]
-    CliRunner().invoke(app, ["audit", "people.csv", *given])
+    (tmp_path / "people.csv").write_text("y,g,f\n1,a,2\n")
+    CliRunner().invoke(app, ["audit", str(tmp_path / "people.csv"), *given])
     (tmp_path / "audit.toml").write_text("[limits]\nscore_gap = 0.1\nweighing = 0.05\n")
     from_file = plan_from_toml(tmp_path / "audit.toml", AuditPlan)
     assert seen[0].limits == from_file.limits == AuditOptions(limits={"score_gap": 0.1, "weighing": 0.05}).limits
