@@ -60,9 +60,17 @@ def test_p_values_are_adjusted_over_the_four(data):
 
 
 def test_nothing_found_says_what_could_have_been_found(data):
-    findings = findings_of(quiet(data))
+    quiet(data)["score_gaps"][0]["decision"] |= {"value": -0.007, "low": -0.016, "high": 0.003}
+    findings = findings_of(data)
     assert {one.answer for one in findings} == {"no"}
-    assert headline_of(findings).startswith("None of the four questions was answered with yes; no score gap found (one")
+    assert headline_of(findings) == (
+        "Of 1,000 applicants in group 1, about 7 fewer would be approved than of comparable applicants in group 0 (16 "
+        "fewer to 3 more): not more than chance"
+    )
+    data["score_gaps"][0]["decision"] |= {"high": -0.001}
+    assert headline_of(findings_of(data)).endswith("(16 to 1 fewer): not beyond chance, given the number of questions")
+    data["score_gaps"][0]["decision"] |= {"value": 0.0, "high": 0.016}
+    assert "about as many would be approved as of comparable" in headline_of(findings_of(data))
     words = {one.key: one.sentence for one in findings}
     assert "would have been found in 80% of audits" in words["score_gap"]
     assert "would have been found in 80% of audits" in words["weighing"]
@@ -76,7 +84,8 @@ def test_an_input_that_predicts_the_group_and_moves_scores_is_found_whatever_the
     next(p for p in data["proxies"]["features"] if p["feature"] == row["feature"])["auc"] = 0.97
     first = findings_of(data)[0]
     assert (first.key, first.answer) == ("inputs", "yes")
-    assert f"{row['feature']} moves scores by 0.200 log-odds" in first.headline
+    assert f"{row['feature']} moves scores by about {first.sizes[0].value:.1f} points of probability" in first.headline
+    assert 0 < first.sizes[0].value < 25 * 0.2  # points of probability: p (1 - p) is at most 1/4
     assert "predicts the group with AUC 0.97" in first.sentence
 
 
@@ -260,7 +269,7 @@ def test_limits_reach_every_output(tmp_path, rng):
     assert found["weighing"] == (None, None)
     sentence = "The gap is below 2.5, the limit you set."
     assert sentence in (tmp_path / "audit.html").read_text()
-    assert sentence in " ".join(str(result).split())
+    assert "Below 2.5, the limit you set" in " ".join(str(result).split())
     rows = [
         list(row) for row in openpyxl.load_workbook(tmp_path / "audit.xlsx")["Findings"].iter_rows(values_only=True)
     ]

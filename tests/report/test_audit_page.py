@@ -18,14 +18,18 @@ from evenhand.auditing.sections.pairs import regime_table
 from evenhand.auditing.sections.reasons import agreement_table
 from evenhand.auditing.sections.score_gap import ScoreGap, score_gap_table
 from evenhand.report.explorer import explorer_data, pairs_to_show
-from evenhand.report.page import audit_page, audit_sections, finding_table, key_metrics
+from evenhand.report.page import audit_page, audit_sections, finding_table, front_of
 from evenhand.report.tables import shown
 from evenhand.report.workbook import sheet_of
 
 
 @pytest.fixture(scope="module")
 def sections(result):
-    return {section.id: section for section in audit_sections(result.to_dict(), SECTIONS, "All.", "pairs.parquet")}
+    return unfolded(audit_sections(result.to_dict(), SECTIONS, "All.", "pairs.parquet"))
+
+
+def unfolded(sections):
+    return {part.id: part for section in sections for part in section.unfolded}
 
 
 def panels_of(sections):
@@ -68,14 +72,13 @@ def test_everything_audited_and_every_setting_is_listed(result, sections):
     hidden = {"fingerprint", "column_prints", "hashes", "columns", "files"}
     assert [name for name, _ in audited.facts[: len(named)]] == named
     assert len(audited.facts) == len(named) + len(set(summary["data"]) - hidden)
-    details = {name: dict(rows) for name, rows in audited.details}
-    assert details["Hashes (SHA-256)"] == {
+    assert dict(sections["hashes"].facts) == {
         "Audited people": summary["data"]["fingerprint"],
         "Scores": summary["data"]["hashes"]["scores"],
         **({"Reference": summary["data"]["hashes"]["reference"]} if "reference" in summary["data"]["hashes"] else {}),
     }
-    assert len(details["Settings"]) == len(summary["settings"])
-    assert details["Versions"] == summary["versions"]
+    assert len(sections["settings"].facts) == len(summary["settings"])
+    assert dict(sections["versions"].facts) == summary["versions"]
 
 
 def test_each_chart_has_a_caption_and_a_table_behind_it(sections):
@@ -99,7 +102,7 @@ def test_tables_have_the_numbers_of_the_audit(result, sections):
         ("all pairs", r, f"{100 * summary['regimes'][r]:.1f}%") for r in "ABCD"
     ]
     assert len(feature_table(summary).records) == len(result.features)
-    (segments,) = [table for table in sections["outcome"].tables if table.name == "Segments"]
+    (segments,) = [table for table in sections["outcome-more"].tables if table.name == "Segments"]
     assert "values of branch" in segments.caption
 
 
@@ -226,7 +229,7 @@ def test_a_metric_that_was_not_estimated_says_so_with_its_note(result):
     nothing = dict.fromkeys(("value", "low", "high", "p_value"), math.nan)
     data["evidence"]["splits"][0]["estimate"] |= {**nothing, "note": "only 3 people"}
     data["outcome"]["auc"], data["outcome"]["notes"]["auc"] = math.nan, "one label only"
-    made = {section.id: section for section in audit_sections(data, SECTIONS)}
+    made = unfolded(audit_sections(data, SECTIONS))
     row = shown(panels_of(made)["excess_by"].table).rows[0]
     assert "not estimated" in row
     assert row[-1] == "only 3 people"
@@ -243,7 +246,7 @@ def test_nothing_was_estimated_at_all(result):
     findings = findings_of(data)
     data["findings"] = [one.to_dict() for one in findings]
     data["verdict"] = verdict(data, findings).to_dict()
-    made = {section.id: section for section in audit_sections(data, SECTIONS)}
+    made = unfolded(audit_sections(data, SECTIONS))
     assert made["verdict"].finding.headline == "None of the four questions was answered with yes"
     panels = panels_of(made)
     assert panels["excess"].specification is None
@@ -267,7 +270,7 @@ def test_without_evidence_charts_say_what_they_need(without_evidence):
     summary = without_evidence.to_dict()
     assert "evidence=True" in CHARTS["excess"].panel(summary).note
     assert CHARTS["regimes"].panel(summary).specification
-    assert key_metrics(summary)[0].name == "Mean CEC score"
+    assert front_of(summary).metrics[0].name == "Mean CEC score"
 
 
 def test_the_explorer_has_the_pairs_as_they_are(result):

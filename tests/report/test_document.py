@@ -18,7 +18,7 @@ from evenhand.auditing.sections import SECTIONS
 from evenhand.exceptions import EvenhandError, InvalidInputError
 from evenhand.report import memo as module
 from evenhand.report.drawing import png_of
-from evenhand.report.page import audit_sections
+from evenhand.report.page import audit_sections, front_of
 from evenhand.report.tables import INTERVAL, shown
 
 PARTS = ["Purpose", "Data", "Method", "Findings", "Limits", "Reproducibility", "Glossary",
@@ -50,6 +50,10 @@ def hostile_memo(hostile, tmp_path_factory):
         patch.setattr(module, "png_of", lambda *_: png)
         spoiled.to_word(path)
     return docx.Document(path)
+
+
+def unfolded(summary):
+    return [part for section in audit_sections(summary, SECTIONS) for part in section.unfolded]
 
 
 def headings(document, level=1):
@@ -119,34 +123,50 @@ def test_the_memo_has_the_parts_of_a_validation_memo_in_order(memo):
     assert headings(memo) == PARTS
     assert memo.paragraphs[0].style.name == "Title"
     titles = headings(memo, 2)
-    assert titles[:2] == ["Match quality", "Verdict"]
-    assert {"Outcomes", "Sensitivity", "Feature drivers"} <= set(titles)
+    assert titles[0] == "Matching and sensitivity"
+    assert {"Outcomes", "Score gap, by input", "Feature drivers"} <= set(titles)
+
+
+def test_the_first_page_has_the_answer(memo, result):
+    """What the front page of the report says comes before the first heading, which starts a page."""
+    said, table = [], None
+    for block in memo.iter_inner_content():
+        if hasattr(block, "rows"):
+            table = table or [[cell.text for cell in row.cells] for row in block.rows]
+        elif block.style.name == "Heading 1":
+            assert block.paragraph_format.page_break_before
+            break
+        else:
+            said.append(block.text)
+    front = front_of(result.to_dict())
+    assert f"{front.headline}." in said
+    assert [row[:2] for row in table[1:]] == [[card.name, card.answer] for card in front.metrics]
+    assert all(row[2].startswith(f"{c.value} {c.beside}") for row, c in zip(table[1:], front.metrics, strict=True))
+    assert f"What this does not show. {front.limits}" in said
+    assert {*result.warnings, *(f"{name}. {sentence}" for name, sentence in front.sentences)} <= set(said)
 
 
 def test_its_sentences_are_those_of_the_page(memo, result):
     said = [p.text for p in memo.paragraphs]
     found = result.to_dict()["verdict"]
-    for name, sentence in found["sentences"]:
-        assert f"{name}. {sentence}" in said
-    assert f"Not shown. {found['limits']}" in said
-    assert all(warning in said for warning in result.warnings)
+    assert {sentence for _, sentence in found["sentences"]} <= set(said)
 
 
 @pytest.mark.usefixtures("one_chart")
 def test_a_section_that_is_new_on_the_page_is_a_finding_of_the_memo(result, tmp_path, monkeypatch):
     sections = audit_sections(result.to_dict(), SECTIONS)
-    fresh = replace(sections[2], id="regressions", title="Regressions")
+    fresh = replace(sections[1], id="shoes", title="Shoes", folded=())
     monkeypatch.setattr(module, "audit_sections", lambda *_: [*sections, fresh])
     result.to_word(tmp_path / "memo.docx")
     document = docx.Document(tmp_path / "memo.docx")
-    assert headings(document, 2)[-1] == "Regressions"
+    assert headings(document, 2)[-1] == "Shoes"
     assert headings(document) == PARTS
 
 
 def test_every_table_of_the_memo_is_one_of_the_json(memo, result, tmp_path):
     result.to_json(tmp_path / "audit.json")
     summary = json.loads((tmp_path / "audit.json").read_text("utf-8"))
-    sections = audit_sections(summary, SECTIONS)
+    sections = unfolded(summary)
     tables = [t for s in sections for t in (*s.tables, *(p.table for p in s.panels))]
     expected = {table.caption.rstrip("."): shown(table) for table in tables if table.records}
     written = tables_by_caption(memo)
@@ -200,8 +220,9 @@ def test_headings_of_tables_are_repeated_and_rows_are_not_split(memo):
 def test_every_chart_has_a_caption_and_a_description(memo, result):
     pictures = memo.element.body.xpath(".//wp:docPr")
     captions = [p.text for p in memo.paragraphs if p.text.startswith("Figure ")]
-    sections = audit_sections(result.to_dict(), SECTIONS)
-    sections.sort(key=lambda section: section.id != "matching")  # which is under Method
+    sections = unfolded(result.to_dict())
+    method = ("matching", "matching-more", "sensitivity")
+    sections.sort(key=lambda section: section.id not in method)
     panels = [panel for section in sections for panel in section.panels]
     drawn = [panel for panel in panels if panel.specification is not None]
     assert len(pictures) == len(captions) == len(drawn)

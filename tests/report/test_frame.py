@@ -27,10 +27,9 @@ def test_every_text_is_escaped():
         "one",
         HOSTILE,
         (HOSTILE,),
-        Finding(HOSTILE, named, (KeyMetric(HOSTILE, HOSTILE, HOSTILE),), (HOSTILE,)),
+        Finding(HOSTILE, named, (KeyMetric(HOSTILE, HOSTILE, HOSTILE, HOSTILE, (HOSTILE,)),), (HOSTILE,), HOSTILE),
         facts=named,
-        details=((HOSTILE, named),),
-        details_title=HOSTILE,
+        folded=(Section("two", HOSTILE, facts=named),),
         panels=(
             Panel("f", HOSTILE, HOSTILE, HOSTILE, {"mark": "point"}, "", TABLE),
             Panel("g", HOSTILE, note=HOSTILE),

@@ -13,8 +13,13 @@ import evenhand as eh
 from evenhand.report.frame import script_json
 
 SECTIONS = [
-    "audited", "verdict", "score-gap", "regimes", "excess", "drivers", "proxies", "matching", "outcome", "roc",
-    "reasons-given", "regressions", "sensitivity", "review", "explorer", "limitations", "glossary",
+    "verdict", "score-gap", "outcome", "regressions", "excess", "regimes", "reasons-given", "matching", "review",
+    "explorer", "about",
+]  # fmt: skip
+FOLDED = [
+    "tests", "score-gap-more", "proxies", "outcome-more", "roc", "excess-more", "drivers", "regimes-more",
+    "reasons-given-more", "matching-more", "sensitivity", "audited", "settings", "hashes", "versions", "limitations",
+    "glossary",
 ]  # fmt: skip
 VOID = {"meta", "link", "input", "br", "img"}
 
@@ -68,6 +73,7 @@ def page(text):
 def test_sections_come_in_order(page):
     assert [a["id"] for tag, a in page.tags if tag == "section"] == SECTIONS
     assert [a["href"] for tag, a in page.tags if tag == "a"] == ["#main", *(f"#{name}" for name in SECTIONS)]
+    assert [a["id"] for tag, a in page.tags if tag == "details" and "id" in a] == FOLDED
 
 
 def test_it_has_landmarks_and_one_main_heading(page):
@@ -99,10 +105,6 @@ def test_only_the_two_scripts_of_the_page_may_run(page):
     assert len(page.scripts) == 4
 
 
-def test_the_script_we_wrote_is_small(page):
-    assert len(page.scripts[-1][1].splitlines()) < 290
-
-
 def test_each_chart_has_its_caption_and_table(page, result):
     drawn = page.data("chart-data")["charts"]
     assert [a["data-chart"] for _, a in page.tags if "data-chart" in a] != []
@@ -110,7 +112,7 @@ def test_each_chart_has_its_caption_and_table(page, result):
     assert all(a["aria-label"] for _, a in page.tags if "data-chart" in a)
     tags = [tag for tag, _ in page.tags]
     assert tags.count("figure") == tags.count("figcaption") == len(drawn)
-    assert tags.count("details") == len(drawn) + 1
+    assert tags.count("details") == len(drawn) + len(FOLDED)
 
 
 def test_the_verdict_and_the_warnings_are_there_in_words(page, result):
@@ -193,5 +195,5 @@ def test_the_card_has_the_verdict_and_no_script(hostile):
     assert "<script" not in card
     assert "<img" not in card
     assert "&lt;script&gt;" in card
-    assert "Excess" in card
-    assert len(card) < 12_000
+    assert "Are explanations farther apart across groups than within?" in card
+    assert len(card) < 16_000

@@ -21,10 +21,10 @@ from evenhand.report import workbook as module
 
 HOSTILE = ["=cmd|' /C calc'!A0", "+1+1", "-2-2", "@SUM(A1)", "\t=1", "\r=1", "https://example.org", "<b>&\x01"]
 SHEETS = [
-    "Summary", "Audited", "Verdict and warnings", "Findings", "Score gap by segment", "Score gap", "Shuffled gap",
-    "Shuffled input", "Regimes", "Excess", "Splits", "Features", "Weights", "Proxies", "Matching", "Coverage",
-    "Distances", "Balance", "Groups", "Gaps", "Approvals", "Scores", "Error rates", "Cutoffs", "Segments",
-    "Calibration", "Reliability", "ROC", "ROC curves", "Reason rates", "Reason agreement", "Declined", "Regressions",
+    "Verdict and warnings", "Findings", "Summary", "Audited", "Score gap by segment", "Score gap", "Shuffled gap",
+    "Shuffled input", "Proxies", "Groups", "Gaps", "Approvals", "Scores", "Error rates", "Cutoffs", "Segments",
+    "Calibration", "Reliability", "ROC", "ROC curves", "Regressions", "Excess", "Splits", "Regimes", "Features",
+    "Weights", "Reason rates", "Reason agreement", "Declined", "Matching", "Coverage", "Distances", "Balance",
     "Review", "Reasons", "Cases", "Pairs", "Glossary",
 ]  # fmt: skip
 

@@ -7,19 +7,34 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+import numpy as np
 from scipy import stats
 
 from evenhand.auditing.options import FindingKey
+from evenhand.auditing.scope import DECISION_UNIT
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.estimate import Plain, size_found
 from evenhand.metrics.proxies import PERFECT_PROXY, predicted_group
-from evenhand.report.formatting import count, decimal, is_number, listed, p_words, percent
+from evenhand.report.formatting import (
+    capital,
+    count,
+    decimal,
+    fewer_or_more,
+    is_number,
+    listed,
+    p_words,
+    people_of,
+    percent,
+)
+from evenhand.report.section import number
 
 Data = Mapping[str, Any]
 
 _LEVEL = 0.05
 _DETERMINES = 0.995  # area under the ROC curve from which it is 1.00 in two digits
 _ROUNDING = 1e-6  # attributions are computed in single precision
+APPROVALS, POINTS = "approvals per 1,000", "points of probability"
+"""Plain units of a score gap."""
 
 
 def within_limit(limit: float, estimates: Sequence[Data], *, has_side: bool) -> Literal["yes", "no", "open"]:
@@ -79,6 +94,25 @@ NAMES: dict[FindingKey, str] = {
 
 
 @dataclass(frozen=True)
+class Size(Plain):
+    """A finding in one unit.
+
+    Attributes
+    ----------
+    value, low, high
+        The estimate with its 95% interval; below 0, the group is worse off, unless the unit is that of a value.
+    detectable
+        The smallest size that would have been found in 80% of audits.
+    """
+
+    unit: str
+    value: float
+    low: float
+    high: float
+    detectable: float
+
+
+@dataclass(frozen=True)
 class Finding(Plain):
     """The answer to one question.
 
@@ -101,6 +135,11 @@ class Finding(Plain):
         about size.
     features
         For "inputs": each input's part of the score gap, and how well it predicts the group. They sum to the gap.
+    group, reference, feature
+        Whom a score gap or an input is about, and which input; else empty.
+    sizes
+        The estimate in every unit that is known, the plainest first: approvals per 1,000 people, points of probability,
+        and its own unit.
     """
 
     key: FindingKey
@@ -116,6 +155,10 @@ class Finding(Plain):
     limit: float | None = None
     within_limit: Answer | None = None
     features: tuple[Mapping[str, Any], ...] = ()
+    group: str = ""
+    reference: str = ""
+    feature: str = ""
+    sizes: tuple[Size, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the summary."""
@@ -139,7 +182,7 @@ def findings_of(summary: Data) -> tuple[Finding, ...]:
     tested = [math.nan if _is_known_zero(basis["of"]) else basis["p_value"] for basis in bases]
     adjusted = [1.0 if _is_known_zero(b["of"]) else p for b, p in zip(bases, holm(tested).tolist(), strict=True)]
     is_low = summary["settings"]["favorable"] == "low"
-    shared = {"n_asked": sum(map(is_number, tested)) or 1, "scope": scope, "is_low": is_low}
+    shared = {"n_asked": sum(map(is_number, tested)) or 1, "scope": scope, "is_low": is_low, "slope": _slope(summary)}
     answered = [
         _answered({**basis, **shared, "p_adjusted": p}, limits.get(basis["key"]))
         for basis, p in zip(bases, adjusted, strict=True)
@@ -186,7 +229,7 @@ def headline_of(findings: Sequence[Finding]) -> str:
     elif n == 1:
         nothing = "The one question that could be asked was not answered with yes"
     gap = next(one for one in findings if one.key == "score_gap")
-    return nothing if gap.answer == "open" else f"{nothing}; {gap.headline[:1].lower()}{gap.headline[1:]}"
+    return nothing if gap.answer == "open" else gap.headline
 
 
 def used_directly(summary: Data) -> list[str]:
@@ -311,6 +354,8 @@ def _answered(basis: Data, limit: float | None) -> Finding:
     answer: Answer = (
         "yes" if is_clear or basis.get("telling") or basis.get("direct") else "no" if is_number(p_adjusted) else "open"
     )
+    sizes = _sizes(basis)
+    basis = {**basis, "sizes": sizes}
     words = {"score_gap": _score_words, "inputs": _input_words, "weighing": _weighing_words, "excess": _excess_words}
     headline, sentence = words[key](basis, answer)
     within: Answer | None = None
@@ -338,7 +383,39 @@ def _answered(basis: Data, limit: float | None) -> Finding:
         limit=limit,
         within_limit=within,
         features=tuple(basis.get("features", ())),
+        **{side: basis["gap"][side] for side in ("group", "reference") if "gap" in basis},
+        feature=of["feature"] if key == "inputs" else "",
+        sizes=sizes,
     )
+
+
+def _sizes(basis: Data) -> tuple[Size, ...]:
+    """The estimate in approvals, in points of probability and in its own unit, where there are such."""
+    of, gap, scope = basis["of"], basis.get("gap"), basis["scope"]
+    estimates: list[tuple[str, Data, float]] = []
+    if basis["key"] == "score_gap" and gap is not None:
+        if scope["has_decisions"]:
+            estimates.append((APPROVALS, gap["decision"], 1000.0))
+        if scope["outcome"] == "score":
+            estimates.append((POINTS, gap["probability"], 100.0))
+    elif basis["key"] == "inputs":
+        slope = {"log-odds": basis["slope"], "probability": 1.0}.get(basis["unit"], math.nan)
+        estimates += [(POINTS, of, 100.0 * slope)] if is_number(slope) else []
+    if basis["unit"] not in ("probability", DECISION_UNIT):
+        estimates.append((basis["unit"], of, 1.0))
+    sizes = []
+    for unit, one, scale in estimates:
+        value, low, high = (scale * number(one[end]) for end in ("value", "low", "high"))
+        sizes.append(Size(unit, value, low, high, _detectable(basis, one, scale)))
+    return tuple(sizes)
+
+
+def _slope(summary: Data) -> float:
+    """Points of probability for each unit of log-odds, on average over people: p (1 - p); NaN without scores."""
+    found = summary["distributions"]["score"]
+    counts = np.sum([np.zeros(len(found["edges"]) - 1), *found["counts"].values()], axis=0)
+    middle = (np.asarray(found["edges"][1:]) + np.asarray(found["edges"][:-1])) / 2
+    return float(counts @ (middle * (1 - middle)) / counts.sum()) if counts.sum() else math.nan
 
 
 def _limited_size(key: FindingKey, limit: float, estimates: Sequence[Data]) -> str:
@@ -358,21 +435,20 @@ def _sure(basis: Data) -> str:
     return f"95% interval {decimal(low)} to {decimal(high)}, adjusted {p_words(basis['p_adjusted'])}"
 
 
-def _size_found(basis: Data, of: Data | None = None, scale: float = 1.0, places: int = 3) -> str:
+def _detectable(basis: Data, of: Data, scale: float) -> float:
     """The smallest size that would have been found in 80% of audits.
 
     If it were the only effect, Holm would compare it with the level divided by the number of questions and, for a score
     gap, of pairs of groups.
     """
-    of = basis["of"] if of is None else of
     level, sides = _LEVEL / (basis["n_asked"] * len(basis["estimates"])), 2 if basis["key"] in _SIGNED else 1
-    return decimal(scale * size_found(of["standard_error"], of["df"], level, sides=sides), places)
+    return scale * size_found(number(of["standard_error"]), number(of["df"]), level, sides=sides)
 
 
 _FOUND = "would have been found in 80% of audits"
 _COMPARED = {"score": "scores", "value": "outcomes", "decision": "decisions"}
 _SAME = {
-    "score": "the model gives comparable people the same score",
+    "score": "comparable people get the same score",
     "value": "comparable people get the same",
     "decision": "comparable people get the same decisions",
 }
@@ -409,16 +485,12 @@ def _score_words(basis: Data, answer: Answer) -> tuple[str, str]:
         return f"{name.capitalize()} not estimated", f"Whether {_COMPARED[outcome]} differ is not known: {of['note']}."
     at_equal = "At equal finances and label" if scope["has_labels"] else "At equal finances"
     if of["standard_error"] == 0:
-        return f"No {name}", f"{at_equal}, {_SAME[outcome]}."
+        return capital(_SAME[outcome]), f"{at_equal}, {_SAME[outcome]}."
     if answer == "no":
-        size = f"{_size_found(basis)} {gap['unit']}"
-        if outcome != "value":
-            kind = "probability" if outcome == "score" else "decision"
-            size = f"{_size_found(basis, gap[kind], 100, 1)} points of {_POINTS[kind]}"
         return (
-            f"No {name} found (one of {size} {_FOUND})",
+            _no_gap_headline(basis),
             f"No {name} at equal finances was found between {group} and {reference} ({decimal(value)} {gap['unit']}; "
-            f"{_sure(basis)}). A gap of {_size_found(basis)} {_FOUND}; smaller ones may exist.",
+            f"{_sure(basis)}). A gap of {decimal(_detectable(basis, of, 1.0))} {_FOUND}; smaller ones may exist.",
         )
     size = f"{decimal(abs(value))} {gap['unit']}"
     if outcome == "decision":
@@ -442,6 +514,21 @@ def _score_words(basis: Data, answer: Answer) -> tuple[str, str]:
 _POINTS = {"probability": "probability", "decision": "approvals"}
 
 
+def _no_gap_headline(basis: Data) -> str:
+    """How far apart approvals are, or else scores, and that chance explains it."""
+    size, of = basis["sizes"][0], basis["of"]
+    group, reference = (people_of(basis["gap"][side]) for side in ("group", "reference"))
+    alone = size.low <= 0 <= size.high
+    chance = "not more than chance" if alone else "not beyond chance, given the number of questions"
+    if size.unit == APPROVALS:
+        n, between = fewer_or_more(size.value, size.low, size.high)
+        than = "as" if n == "as many" else "than"
+        return f"Of 1,000 {group}, about {n} would be approved {than} of comparable {reference} ({between}): {chance}"
+    told = _compared(basis, f"{decimal(abs(of['value']))} {basis['unit']}", is_worse=_is_worse(basis, of["value"]))
+    ends = f"{decimal(of['low'])} to {decimal(of['high'])}"
+    return f"{basis['gap']['group']} {told} comparable {reference} ({ends}): {chance}"
+
+
 def _score_headline(basis: Data, size: str) -> str:
     """Who is worse off, in approvals if they clearly go the same way, and in points of probability."""
     gap, outcome, value = basis["gap"], basis["scope"]["outcome"], basis["of"]["value"]
@@ -456,8 +543,8 @@ def _score_headline(basis: Data, size: str) -> str:
         return f"{worse} {_compared(basis, size, is_worse=True)} {better} at equal finances"
     beside = _compared(basis, size, is_worse=True).removeprefix("is ").removesuffix(" than")
     return (
-        f"Of 1,000 people of {worse}, about {count(n_fewer)} fewer are approved than of comparable people of {better}"
-        + ("" if outcome == "decision" else f"; {beside}")
+        f"Of 1,000 {people_of(worse)}, about {count(n_fewer)} fewer are approved than of comparable "
+        f"{people_of(better)}" + ("" if outcome == "decision" else f"; {beside}")
     )
 
 
@@ -487,10 +574,13 @@ def _input_words(basis: Data, answer: Answer) -> tuple[str, str]:
     worse, better = _sides(basis, first["estimate"])
     subject = "it" if first["feature"] in basis["direct"] else first["feature"]
     size = f"{decimal(abs(first['estimate']))} {gap['unit']}"
+    if basis["sizes"][0].unit == POINTS and abs(basis["sizes"][0].value) >= 0.05:
+        size = f"about {decimal(abs(basis['sizes'][0].value), 1)} {POINTS}"
     moved = "outcomes" if basis["scope"]["outcome"] == "value" else "scores"
-    headline = f"{subject} moves {moved} by {size} against {worse} at equal finances, compared with {better}"
+    compared = f"compared with {people_of(better)} of equal finances"
+    headline = f"{subject} moves {moved} by {size} against {people_of(worse)}, {compared}"
     if basis["is_low"] and moved == "scores":
-        headline = f"{subject} makes {worse} riskier than {better} at equal finances, by {size}"
+        headline = f"{subject} makes {people_of(worse)} riskier by {size}, {compared}"
     if basis["telling"] and subject != "it":
         headline += f", and predicts {basis['predicted'][subject]} (AUC {decimal(first['tells_group_auc'], 2)})"
     return (
@@ -510,7 +600,8 @@ def _weighing_words(basis: Data, answer: Answer) -> tuple[str, str]:
         return (
             "No difference in weights found",
             f"No evidence was found that the same inputs are weighed differently between groups ({decimal(value)}; "
-            f"{_sure(basis)}). A difference of {_size_found(basis)} {_FOUND}; smaller ones may exist.",
+            f"{_sure(basis)}). A difference of {decimal(basis['sizes'][-1].detectable)} {_FOUND}; smaller ones may "
+            "exist.",
         )
     angle = math.degrees(2 * math.asin(min(max(value, 0.0), 1.0)))
     return (

@@ -132,3 +132,36 @@ def shortened(text: object, most: int = 60) -> str:
     """
     words = str(text)
     return words if len(words) <= most else words[: most - 1] + "…"
+
+
+_PEOPLE = {"men", "women", "people", "persons", "applicants", "customers", "borrowers", "households"}
+
+
+def people_of(group: str) -> str:
+    """The people of a group in a sentence.
+
+    Examples
+    --------
+    >>> people_of("female"), people_of("women"), people_of("1")
+    ('female applicants', 'women', 'applicants in group 1')
+    """
+    if _PEOPLE & set(group.lower().split()):
+        return group
+    if group.lower().startswith("group "):
+        return f"applicants in {group}"
+    return f"{group} applicants" if group[:1].isalpha() else f"applicants in group {group}"
+
+
+def fewer_or_more(value: float, low: float, high: float) -> tuple[str, str]:
+    """A signed number of people and its interval, in words.
+
+    Examples
+    --------
+    >>> fewer_or_more(-7.2, -16.0, 3.1), fewer_or_more(-76.0, -92.0, -61.0)
+    (('7 fewer', '16 fewer to 3 more'), ('76 fewer', '92 to 61 fewer'))
+    """
+    numbers = [count(abs(round(end))) for end in (value, low, high)]
+    words = ["fewer" if round(end) < 0 else "more" for end in (value, low, high)]
+    first = "" if words[1] == words[2] else f" {words[1]}"
+    shown = "as many" if round(value) == 0 else f"{numbers[0]} {words[0]}"
+    return shown, f"{numbers[1]}{first} to {numbers[2]} {words[2]}"

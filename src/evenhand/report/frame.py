@@ -20,7 +20,7 @@ from markupsafe import Markup
 from platformdirs import user_cache_dir
 
 from evenhand.report.drawing import DARK, LIGHT, VARIABLES, css_variables, specification, theme
-from evenhand.report.tables import Table, shown
+from evenhand.report.tables import INTERVAL, Table, shown
 from evenhand.system import __version__
 from evenhand.system.files import write_text
 
@@ -57,11 +57,13 @@ def _digest(script: str) -> str:
 
 @dataclass(frozen=True)
 class KeyMetric:
-    """A key metric: its name, value, and a remark."""
+    """A key metric: its name, value and remark; of a question, also the answer, and further lines in small print."""
 
     name: str
     value: str
     beside: str
+    answer: str = ""
+    lines: Sequence[str] = ()
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,12 +112,13 @@ def panel_of(name: str, title: str, caption: str, chart: Any, table: Table, *, i
 
 @dataclass(frozen=True)
 class Finding:
-    """The verdict of a page: a headline, sentences with or without names, metrics and reservations."""
+    """The verdict of a page: headline, metrics, sentences with or without names, reservations, what is not shown."""
 
     headline: str
     sentences: Sequence[tuple[str, str]] = ()
     metrics: Sequence[KeyMetric] = ()
     warnings: Sequence[str] = ()
+    limits: str = ""
 
 
 @dataclass(frozen=True)
@@ -128,8 +131,8 @@ class Section:
         Target of links, and the heading.
     paragraphs, finding
         Prose, and the verdict.
-    facts, details, details_title
-        Names and values; more of them by heading, collapsed under a title.
+    facts
+        Names and values.
     panels, tables, notes
         Charts, tables shown in full, and reservations below them.
     points, words
@@ -140,6 +143,8 @@ class Section:
         Whether each of several charts takes the whole width.
     is_explorer
         Whether the pair explorer follows.
+    folded
+        Sections that a reader opens, after everything else.
     """
 
     id: str
@@ -147,8 +152,6 @@ class Section:
     paragraphs: Sequence[str] = ()
     finding: Finding | None = None
     facts: Sequence[tuple[str, str]] = ()
-    details: Sequence[tuple[str, Sequence[tuple[str, str]]]] = ()
-    details_title: str = "Details"
     panels: Sequence[Panel] = ()
     tables: Sequence[Table] = ()
     notes: Sequence[str] = ()
@@ -157,9 +160,22 @@ class Section:
     code: str = ""
     is_wide: bool = False
     is_explorer: bool = False
+    folded: Sequence[Section] = ()
+
+    @property
+    def unfolded(self) -> list[Section]:
+        """The section and all that is folded in it."""
+        return [self, *(inner for part in self.folded for inner in part.unfolded)]
 
 
-def render(kind: str, title: str, sections: Sequence[Section], *, pairs: Mapping[str, Any] | None = None) -> str:
+def render(
+    kind: str,
+    title: str,
+    sections: Sequence[Section],
+    *,
+    about: Sequence[str] = (),
+    pairs: Mapping[str, Any] | None = None,
+) -> str:
     """Render a page as text, including style, charts and scripts.
 
     Every text is escaped, data are in script tags that are not run, and a content policy lets the browser run only the
@@ -171,6 +187,8 @@ def render(kind: str, title: str, sections: Sequence[Section], *, pairs: Mapping
         The kind of page, shown next to the name of the library, and its heading.
     sections
         The sections, in order.
+    about
+        What the page is about, in a few words each, below the heading.
     pairs
         Data of the pair explorer.
 
@@ -180,7 +198,8 @@ def render(kind: str, title: str, sections: Sequence[Section], *, pairs: Mapping
     >>> "A &amp; B" in text, '<section id="limits"' in text
     (True, True)
     """
-    drawn = {panel.name: panel.specification for section in sections for panel in section.panels if panel.specification}
+    panels = [panel for section in sections for part in section.unfolded for panel in part.panels]
+    drawn = {panel.name: panel.specification for panel in panels if panel.specification}
     library = chart_library() if drawn else ""
     script = _template_text("page.js") + ("" if pairs is None else "\n" + _template_text("explorer.js"))
     allowed = " ".join(policy_hash(code) for code in (library, script) if code)
@@ -194,6 +213,7 @@ def render(kind: str, title: str, sections: Sequence[Section], *, pairs: Mapping
         .render(
             kind=kind,
             title=title,
+            about=about,
             sections=sections,
             pairs=None if pairs is None else script_json(pairs),
             policy=Markup(policy),
@@ -242,6 +262,7 @@ def environment() -> jinja2.Environment:
         lstrip_blocks=True,
     )
     found.filters["shown"] = shown
+    found.globals["INTERVAL"] = INTERVAL
     return found
 
 

@@ -21,7 +21,7 @@ from evenhand.report import frame
 from evenhand.report.drawing import LIGHT, png_of, theme
 from evenhand.report.formatting import count, listed, shortened
 from evenhand.report.frame import Finding, Panel
-from evenhand.report.page import audit_sections
+from evenhand.report.page import about_audit, audit_sections
 from evenhand.report.section import Section, Summary, lacking
 from evenhand.report.tables import INTERVAL, ShownTable, Table, shown
 from evenhand.system import __version__
@@ -151,9 +151,9 @@ class WordDocument:
 
     word: Any
 
-    def heading(self, text: str, level: int) -> None:
+    def heading(self, text: str, level: int, *, is_on_new_page: bool = False) -> None:
         """A heading of level 1 to 3."""
-        self.paragraph(text, _HEADINGS[level - 1])
+        self.paragraph(text, _HEADINGS[level - 1]).paragraph_format.page_break_before = is_on_new_page or None
 
     def paragraph(self, text: str, style: str = TEXT, *, lead: str = "") -> Any:
         """A paragraph; `lead` precedes the text in bold."""
@@ -385,10 +385,12 @@ _PPI = 200
 _UNBROKEN = "\N{NO-BREAK SPACE}"
 
 _METHOD, _FINDINGS, _REPRODUCIBILITY = "Method", "Findings", "Reproducibility"
-_PART_OF = {"audited": "Data", "matching": _METHOD, "limitations": "Limits", "glossary": "Glossary"}
-_DETAIL_OF = {"Settings": _METHOD}
-_ONLY_ON_PAGES = ("explorer",)
-_QUESTIONS = ("score_gap", "inputs", "weighing", "excess")
+_PART_OF = {
+    **dict.fromkeys(("matching", "sensitivity", "weights", "settings"), _METHOD),
+    **dict.fromkeys(("hashes", "versions"), _REPRODUCIBILITY),
+    **{"audited": "Data", "limitations": "Limits", "glossary": "Glossary"},
+}
+_ONLY_ON_PAGES = ("explorer", "about")
 _TO_FILL_IN = ("Model owner", "Intended use", "Prepared by", "Reviewed by")
 
 _PURPOSE = (
@@ -448,7 +450,8 @@ def write_memo(
     model = shortened(summary["data"]["model"])
     title = f"Audit of {model}"
     document.paragraph(title, TITLE)
-    document.paragraph(f"Memo of {created:%Y-%m-%d}, made with evenhand {__version__}", SUBTITLE)
+    document.paragraph(" · ".join(about_audit(summary)))
+    document.paragraph(f"Memo of {created:%Y-%m-%d}, made with evenhand {__version__}")
     _write(document, _with_tables_of_charts(list(_blocks(summary, sections))))
     document.save(path, title=title, subject=f"Memo on {model}", author="evenhand", created=created)
 
@@ -460,6 +463,7 @@ def write_memo(
 class _Heading:
     text: str
     level: int
+    is_on_new_page: bool = False
 
 
 @dataclass(frozen=True)
@@ -483,44 +487,56 @@ _Block: TypeAlias = _Heading | _Text | _Numbered | Panel
 
 
 def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
-    parts = [part for part in audit_sections(summary, sections) if part.id not in _ONLY_ON_PAGES]
-    yield _Heading("Purpose", 1)
+    front, *rest = audit_sections(summary, sections)
+    assert front.finding is not None
+    yield from _front(front.finding)
     data = summary["data"]
     groups = listed([f"{name} ({count(n)})" for name, n in data["groups"].items()], most=6)
+    yield _Heading("Purpose", 1, is_on_new_page=True)
     yield _Text(
         f"This memo records an audit of {shortened(data['model'])} on {count(data['n_people'])} people, by group: "
         f"{groups}. {_PURPOSE}"
     )
-    if summary["findings"]:
-        yield _Text("The audit asks about comparable people of different groups:")
-    for finding in sorted(summary["findings"], key=lambda finding: _QUESTIONS.index(finding["key"])):
-        yield _Text(finding["question"], BULLET)
-    yield _Text(f"{summary['verdict']['headline']}.", lead="Result:")
     yield _facts("Who made and who reviewed this memo", [(name, "to be filled in") for name in _TO_FILL_IN])
-    for part in ("Data", _METHOD, _FINDINGS, "Limits", _REPRODUCIBILITY, "Glossary"):
-        yield _Heading(part, 1)
-        if part == _REPRODUCIBILITY:
+    # On paper, nothing is folded.
+    parts = [part for top in (*front.folded, *rest) for part in top.unfolded if part.id not in _ONLY_ON_PAGES]
+    for title in ("Data", _METHOD, _FINDINGS, "Limits", _REPRODUCIBILITY, "Glossary"):
+        yield _Heading(title, 1)
+        if title == _REPRODUCIBILITY:
             yield _Text(_REPRODUCING)
-        elif part == _METHOD:
+        elif title == _METHOD:
             paired = _PAIRED.format(label="" if lacking(summary, "labels") else _LABEL)
             yield _Text(paired + ("" if lacking(summary, "excess") else _EXPLAINED))
             yield _Text(_NO_FLOOR if summary["evidence"] is None else _FLOOR)
-        for shown_part in parts:
-            for name, rows in shown_part.details:
-                if _DETAIL_OF.get(name, _REPRODUCIBILITY) == part:
-                    yield _facts(name, rows)
-        for shown_part in parts:
-            if _PART_OF.get(shown_part.id, _FINDINGS) == part:
-                yield from _section(shown_part, is_titled=part in (_METHOD, _FINDINGS))
+        for part in parts:
+            if _PART_OF.get(part.id.removesuffix("-more"), _FINDINGS) == title:
+                yield from _section(part, is_titled=title in (_METHOD, _FINDINGS))
+
+
+def _front(found: Finding) -> Iterator[_Block]:
+    """The first page: headline, the questions, approvals, reservations, and what is not shown."""
+    yield _Text(f"{found.headline}.", SUBTITLE)
+    rows = [
+        (card.name, card.answer, "\n".join(filter(None, (f"{card.value} {card.beside}".strip(), *card.lines))))
+        for card in found.metrics
+    ]
+    heads, kept = ("question", "answer", "size, with 95% interval"), [0, 1, 2]
+    if not any(row[1] for row in rows):
+        heads, kept = ("metric", "", "value"), [0, 2]
+    grid = Grid([heads[k] for k in kept], [[row[k] for k in kept] for row in rows], [False] * len(kept))
+    yield _Numbered(("Answers", "Answers"), "The answers", (grid,))
+    yield from (_Text(sentence, lead=f"{name}." if name else "") for name, sentence in found.sentences)
+    if found.warnings:
+        yield _Text("", lead="Read with care")
+        yield from (_Text(warning, BULLET) for warning in found.warnings)
+    yield _Text(found.limits, lead="What this does not show.")
 
 
 def _section(section: frame.Section, *, is_titled: bool) -> Iterator[_Block]:
-    """A section of the page, in the page's order; its collapsed parts are elsewhere in the memo."""
+    """A section of the page, in the page's order, without those folded in it."""
     if is_titled:
         yield _Heading(section.title, 2)
     yield from (_Text(text) for text in section.paragraphs)
-    if section.finding is not None:
-        yield from _finding(section.finding)
     if section.facts:
         yield _facts(section.title, section.facts)
     yield from section.panels
@@ -532,33 +548,17 @@ def _section(section: frame.Section, *, is_titled: bool) -> Iterator[_Block]:
     yield from (_Text(line) for line in section.code.splitlines())
 
 
-def _finding(found: Finding) -> Iterator[_Block]:
-    yield _Text("", lead=f"{found.headline}.")
-    yield from (_Text(sentence, lead=f"{name}." if name else "") for name, sentence in found.sentences)
-    if found.warnings:
-        yield _Text("", lead="Reservations")
-        yield from (_Text(warning, BULLET) for warning in found.warnings)
-
-
 def _facts(caption: str, rows: Sequence[tuple[str, str]], heads: tuple[str, str] = ("item", "value")) -> _Numbered:
     return _Numbered((caption, caption), caption, (Grid(heads, rows, (False, False)),))
 
 
 def _numbered(table: Table) -> _Numbered:
-    found = _without_empty_columns(shown(table))
+    found = shown(table)
     note = table.if_empty if not found.rows else ""
     if len(found.rows) > MOST_ROWS:
         note = f"The first {MOST_ROWS} of {count(len(found.rows))} rows; the workbook has all."
         found = replace(found, rows=found.rows[:MOST_ROWS])
     return _Numbered(_key(table), table.caption.rstrip("."), _grids(found) if found.rows else (), note)
-
-
-def _without_empty_columns(found: ShownTable) -> ShownTable:
-    """Whether a table has no content, such as notes when there is nothing to note."""
-    kept = [place for place in range(len(found.columns)) if not found.rows or any(row[place] for row in found.rows)]
-    columns = tuple(found.columns[place] for place in kept)
-    rows = tuple(tuple(row[place] for place in kept) for row in found.rows)
-    return ShownTable(columns, rows, tuple(found.is_number[place] for place in kept), found.caption)
 
 
 def _key(table: Table) -> tuple[str, str]:
@@ -617,7 +617,7 @@ def _write(document: WordDocument, blocks: Sequence[_Block]) -> None:
     for block in blocks:
         match block:
             case _Heading():
-                document.heading(block.text, block.level)
+                document.heading(block.text, block.level, is_on_new_page=block.is_on_new_page)
             case _Text():
                 document.paragraph(block.text, block.style, lead=block.lead)
             case _Numbered():

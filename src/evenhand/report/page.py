@@ -6,11 +6,23 @@ They are made from the summary, the sections, and a sample of pairs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from evenhand.report import frame
 from evenhand.report.explorer import explorer_data
-from evenhand.report.formatting import capital, count, decimal, estimate_interval, is_number, percent, shortened
+from evenhand.report.formatting import (
+    capital,
+    count,
+    decimal,
+    estimate_interval,
+    fewer_or_more,
+    interval,
+    is_number,
+    people_of,
+    percent,
+    shortened,
+)
 from evenhand.report.frame import KeyMetric, environment, render
 from evenhand.report.section import NO_EVIDENCE, Section, Summary, lacking
 from evenhand.report.tables import FLAGGED, NOTE, Column, Record, Table, estimate, flag, text
@@ -159,7 +171,14 @@ def audit_page(
     heading = title or f"Audit of {shortened(summary['data']['model'])}"
     parts = audit_sections(summary, sections, sample["how"], pairs_file, review)
     pairs = explorer_data(summary, sample) if _has_explorer(summary) else None
-    return render("audit report", heading, parts, pairs=pairs)
+    return render("audit report", heading, parts, about=about_audit(summary), pairs=pairs)
+
+
+def about_audit(summary: Summary) -> list[str]:
+    """What was audited, in a few words each."""
+    data = summary["data"]
+    groups = ", ".join(f"{shortened(name, 40)} {count(n)}" for name, n in data["groups"].items())
+    return [f"{shortened(data['model'])}, audited on {count(data['n_people'])} people", groups]
 
 
 def audit_sections(
@@ -170,52 +189,63 @@ def audit_sections(
     review: Table | None = None,
 ) -> list[frame.Section]:
     """The sections of the page; `sampled` describes how the pairs of the explorer were drawn."""
-    hidden = (*_PRINTS, *(_ATTRIBUTION_FACTS if lacking(summary, "excess") else ()))
-    data = {name: value for name, value in summary["data"].items() if name not in hidden}
-    hashes = {"audited people": summary["data"].get("fingerprint"), **summary["data"].get("hashes", {})}
-    details = [
-        ("Settings", _facts(summary["settings"], _SETTING_WORDS)),
-        ("Hashes (SHA-256)", [(capital(name), value) for name, value in hashes.items() if value]),
-        ("Versions", [(str(name), str(value)) for name, value in summary["versions"].items()]),
-    ]
-    audited = frame.Section(
-        "audited",
-        "What was audited",
-        facts=(*named_parts(summary), *_facts(data, _DATA_WORDS)),
-        details=[(name, rows) for name, rows in details if rows],
-        details_title="Settings, hashes and versions",
-    )
-    found = summary["verdict"]
-    finding = frame.Finding(
-        found["headline"],
-        [*found["sentences"], ("Not shown", found["limits"])],
-        key_metrics(summary),
-        summary["warnings"],
-    )
-    tables = [
+    tests = [
         *([finding_table(summary)] if summary["findings"] else []),
         *([scope_table(summary)] if "scope" in summary else []),
     ]
+    reading = frame.Section("tests", "How to read this, and the tests behind it", _reading(summary), tables=tests)
+    folded = [reading] if reading.paragraphs or tests else []
+    verdict = frame.Section("verdict", "Verdict", finding=front_of(summary), folded=folded)
+    parts = {section.key: part for section in sections if (part := section.on_page(summary)) is not None}
+    for section in sections:
+        if section.under in parts and section.key in parts:
+            above = parts[section.under]
+            parts[section.under] = replace(above, folded=(*above.folded, parts.pop(section.key)))
     beside = f" Every pair is in {pairs_file}, next to this page." if pairs_file else ""
     prose = (
         f"Two applicants side by side: their data, their decisions, and what counted. {sampled}{beside} Use it to "
         "inspect single cases, not as a list of findings."
     )
     explorer = frame.Section("explorer", "Pair explorer", (prose,), is_explorer=True)
-    reviewed = [review] if review is not None and review.records else []
-    words = glossary(sections)
-    words.pop("empty cell")  # the page has none
+    reviewed = [] if review is None or not review.records else [_first_rows(review)]
     return [
-        audited,
-        frame.Section("verdict", "Verdict", _reading(summary), finding=finding, tables=tables),
-        *(part for section in sections if (part := section.on_page(summary)) is not None),
+        verdict,
+        *parts.values(),
         *([frame.Section("review", "Applicants to review", (_REVIEW,), tables=reviewed)] if reviewed else []),
         *([explorer] if _has_explorer(summary) else []),
-        frame.Section("limitations", "Limitations", points=tuple(_limits(summary).items())),
-        frame.Section("glossary", "Glossary", words=tuple(words.items())),
+        _about(summary, sections),
     ]
 
 
+def _first_rows(review: Table) -> Table:
+    n = len(review.records)
+    if n <= _MOST_REVIEWED:
+        return review
+    caption = f"{review.caption} The first {_MOST_REVIEWED} of {n}; the workbook has all."
+    return replace(review, records=review.records[:_MOST_REVIEWED], caption=caption)
+
+
+def _about(summary: Summary, sections: Sequence[Section]) -> frame.Section:
+    """What was audited and how, what it does not show, and the meaning of terms; folded."""
+    hidden = (*_PRINTS, *(_ATTRIBUTION_FACTS if lacking(summary, "excess") else ()))
+    data = {name: value for name, value in summary["data"].items() if name not in hidden}
+    hashes = {"audited people": summary["data"].get("fingerprint"), **summary["data"].get("hashes", {})}
+    words = glossary(sections)
+    words.pop("empty cell")  # the page has none
+    folded = [
+        frame.Section("audited", "What was audited", facts=(*named_parts(summary), *_facts(data, _DATA_WORDS))),
+        frame.Section("settings", "Settings", facts=_facts(summary["settings"], _SETTING_WORDS)),
+        frame.Section(
+            "hashes", "Hashes (SHA-256)", facts=[(capital(k), value) for k, value in hashes.items() if value]
+        ),
+        frame.Section("versions", "Versions", facts=[(str(k), str(value)) for k, value in summary["versions"].items()]),
+        frame.Section("limitations", "Limitations", points=tuple(_limits(summary).items())),
+        frame.Section("glossary", "Glossary", words=tuple(words.items())),
+    ]
+    return frame.Section("about", "About this audit", folded=folded)
+
+
+_MOST_REVIEWED = 8
 _REVIEW = (
     "Where a reviewer should look first: what explains that one of two comparable applicants was declined and the "
     "other approved? Single pairs are examples, not evidence."
@@ -256,23 +286,19 @@ def _limits(summary: Summary) -> dict[str, str]:
 
 
 def _reading(summary: Summary) -> tuple[str, ...]:
-    """Which sign is bad, and a paragraph on the terms of the verdict, of which there are none without evidence."""
-    direction = (summary["verdict"]["direction"],) if summary["verdict"].get("direction") else ()
+    """A paragraph on the terms of the verdict, of which there are none without evidence."""
     if not summary["findings"]:
-        return direction
-    alike = (
-        "similar financial features" if lacking(summary, "labels") else "similar financial features and the same label"
-    )
+        return ()
+    label = "" if lacking(summary, "labels") else " and the same label"
     is_log_odds = any(found["unit"] == "log-odds" for found in summary["findings"])
     explained = "" if lacking(summary, "excess") else _READING_EXPLANATIONS
-    reading = f"Comparable people have {alike}. {_READING_LOG_ODDS if is_log_odds else ''}{_READING_TESTS}{explained}"
-    return (*direction, reading)
+    alike = f"Comparable people have similar financial features{label}. "
+    return (f"{alike}{_READING_LOG_ODDS if is_log_odds else ''}{_READING_TESTS}{explained}",)
 
 
 def audit_card(summary: Summary) -> str:
-    """A small card for notebooks: sentences and key metrics, without scripts."""
-    card = environment().get_template("card.html.jinja")
-    return card.render(verdict=summary["verdict"], metrics=key_metrics(summary), warnings=summary["warnings"])
+    """A small card for notebooks: the front page, without scripts."""
+    return environment().get_template("card.html.jinja").render(front=front_of(summary))
 
 
 def _facts(found: Mapping[str, Any], words: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -307,40 +333,102 @@ def _fact(name: str, value: Any) -> str:
     return f"{value:g}" if is_number(value) else str(value)
 
 
-def key_metrics(data: Mapping[str, Any]) -> tuple[KeyMetric, ...]:
-    """The six key metrics."""
-    cec, found = data["cec"], data["evidence"]
-    flips = KeyMetric(
-        "Prediction flip rate", percent(data["outcome"]["pfr"]), "matched people with different decisions"
-    )
-    regime_b = KeyMetric("Regime B", percent(data["regimes"]["B"]), "same decision, different reasoning")
-    gap = data["outcome"]["gaps"]["eo_gap"]
-    outcome = (
-        KeyMetric("AUC", decimal(data["outcome"]["auc"]), "of all audited people"),
+_QUESTIONS = ("score_gap", "inputs", "weighing", "excess")
+
+
+def front_of(summary: Summary) -> frame.Finding:
+    """The answer of an audit on one page: headline, the four questions, approvals, reservations, what is not shown."""
+    found = summary["verdict"]
+    findings = sorted(summary["findings"], key=lambda one: _QUESTIONS.index(one["key"]))
+    sentences = [] if findings else list(found["sentences"])
+    if approvals := _approval_words(summary):
+        sentences.append(("Approval ratio", approvals))
+    if found.get("direction"):
+        sentences.append(("Signs", found["direction"]))
+    cards = [_question_card(one) for one in findings] or _plain_cards(summary)
+    return frame.Finding(found["headline"], sentences, cards, summary["warnings"], found["limits"])
+
+
+def _plain_cards(summary: Summary) -> list[KeyMetric]:
+    """The key metrics of an audit without evidence."""
+    gap = summary["outcome"]["gaps"]["eo_gap"]
+    return [
+        KeyMetric("Mean CEC score", decimal(summary["cec"]["mean"]), "not compared with placebo pairs"),
+        KeyMetric("AUC", decimal(summary["outcome"]["auc"]), "of all audited people"),
         KeyMetric("Equalized odds gap", decimal(gap["value"]), estimate_interval(gap) or gap["note"]),
-        KeyMetric("Coverage", percent(data["matching"]["coverage"]), "people with a match in a different group"),
+        KeyMetric("Coverage", percent(summary["matching"]["coverage"]), "people with a match in a different group"),
+    ]
+
+
+def _question_card(one: Mapping[str, Any]) -> KeyMetric:
+    """One of the four questions: its answer, the size in the plainest unit, and what could have been found."""
+    sizes = [size for size in one.get("sizes", ()) if is_number(size["value"])]
+    if not sizes or one["answer"] in ("open", "not possible"):
+        return KeyMetric(one["question"], "", one["sentence"], one["answer"])
+    first, *rest = sizes
+    group, reference = (people_of(shortened(one[side], 40)) for side in ("group", "reference"))
+    sides, ends = f"{one['group']} minus {one['reference']}", _ends(first)
+    if first["unit"] == "approvals per 1,000":
+        value, ends = fewer_or_more(*(first[end] for end in ("value", "low", "high")))
+        than = "as" if value == "as many" else "than"
+        beside = f"of 1,000 {group} approved {than} of comparable {reference} ({ends})"
+    elif one["key"] == "inputs":
+        value = shortened(one["feature"], 40) if one["answer"] == "yes" else "None stands out"
+        named = "" if one["answer"] == "yes" else f"clearest is {shortened(one['feature'], 40)}, "
+        beside = f"{named}{'about ' if rest else ''}{_size_words(first)}, {sides}"
+    elif first["low"] == first["high"]:
+        value, beside = "None", one["sentence"]
+    elif one["key"] == "score_gap":
+        value, beside = decimal(first["value"]), f"{first['unit']}, {sides} ({ends})"
+    else:
+        apart = "explanations" if one["key"] == "excess" else "weights"
+        value = decimal(first["value"])
+        beside = f"how much farther apart {apart} are across groups than within, from 0 to 1 ({ends})"
+    lines = [_size_words(size) for size in rest]
+    found = [_with_unit(size["detectable"], size) for size in sizes[:2] if size["detectable"]]
+    if found and is_number(first["detectable"]):
+        lines.append(f"Could have been found (in 80% of audits): {' or '.join(found)}")
+    if one["within_limit"]:
+        within = {"yes": "Below", "no": "Above", "open": "Not clearly below"}[one["within_limit"]]
+        lines.append(f"{within} {one['limit']:g}, the limit you set")
+    return KeyMetric(one["question"], value, beside, one["answer"], lines)
+
+
+def _places(size: Mapping[str, Any]) -> int:
+    return {"approvals per 1,000": 0, "points of probability": 1}.get(size["unit"], 3)
+
+
+def _ends(size: Mapping[str, Any]) -> str:
+    return interval(size["low"], size["high"], _places(size))
+
+
+def _size_words(size: Mapping[str, Any]) -> str:
+    return f"{_with_unit(size['value'], size)} ({_ends(size)})"
+
+
+def _with_unit(value: float, size: Mapping[str, Any]) -> str:
+    unit = "" if size["unit"] == "CEC score" else f" {size['unit']}"
+    return f"{decimal(value, _places(size))}{unit}"
+
+
+def _approval_words(summary: Summary) -> str:
+    """The lowest approval ratio to the reference group; empty if there are no decisions."""
+    table = summary["outcome"]["approvals"]
+    key = "approval_ratio_group_over_reference"
+    rows = [row for row in table["groups"] if not row["is_reference"] and is_number(row[key]["value"])]
+    if lacking(summary, "decisions") or not rows:
+        return ""
+    lowest = min(rows, key=lambda row: row[key]["value"])
+    reference = next(row for row in table["groups"] if row["is_reference"])
+    group, other = (people_of(shortened(row["group"], 40)) for row in (lowest, reference))
+    limit = table["four_fifths_threshold"]
+    return (
+        f"{percent(lowest['approval_rate']['value'])} of all {group} are approved, and "
+        f"{percent(reference['approval_rate']['value'])} of all {other}, whatever their finances: a ratio of "
+        f"{decimal(lowest[key]['value'], 2)} ({estimate_interval(lowest[key], 2)})"
+        + (f", the lowest of {len(rows)}" if len(rows) > 1 else "")
+        + (f". A ratio below {limit:g} is flagged by a rule of thumb." if lowest[key]["value"] < limit else ".")
     )
-    if found is None:
-        mean = KeyMetric("Mean CEC score", decimal(cec["mean"]), "not compared with placebo pairs")
-        return (mean, regime_b, flips, *outcome)
-    over = found["regime_b"]["value"]
-    if is_number(over):
-        beside = f"{decimal(abs(100 * over), 1)} points {'above' if over >= 0 else 'below'} placebo pairs"
-        regime_b = KeyMetric(regime_b.name, regime_b.value, beside)
-    asked = tuple(_finding_metric(one) for one in data["findings"] if one["answer"] != "not possible")
-    more = ((regime_b, "regimes"), (flips, "decisions"))
-    return (*asked, *(metric for metric, need in more if not lacking(data, need)))
-
-
-def _finding_metric(found: Mapping[str, Any]) -> KeyMetric:
-    """A card for one of the four questions."""
-    names = {"score_gap": "Score gap", "inputs": "Largest input", "weighing": "Weighing", "excess": "Excess"}
-    low, high = found["ci"]
-    beside = estimate_interval({"value": found["estimate"], "low": low, "high": high}) or "not estimated"
-    if found["key"] == "inputs":
-        named = next((row["feature"] for row in found["features"] if row["estimate"] == found["estimate"]), "")
-        beside = f"{shortened(named, 24)}, {beside}" if named else beside
-    return KeyMetric(names[found["key"]], decimal(found["estimate"]), beside)
 
 
 def _flat(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -374,14 +462,20 @@ def audited_table(summary: Summary) -> Table:
 
 def verdict_table(summary: Summary, left_out: str = "") -> Table:
     """The findings in words, and reservations; `left_out` says which pairs are not shown."""
-    found = summary["verdict"]
-    sentences = [("verdict", text) for text in (found["headline"], found.get("direction")) if text]
-    sentences += [("verdict", f"{name}: {sentence}") for name, sentence in found["sentences"]]
-    sentences += [("verdict", found["limits"])]
-    sentences += [("warning", warning) for warning in summary["warnings"]]
+    front = front_of(summary)
+    sentences = [("verdict", front.headline)]
+    for card in front.metrics:
+        said = "; ".join(filter(None, (f"{card.value} {card.beside}".strip(), *card.lines)))
+        sentences.append(
+            ("answer", f"{card.name} {capital(card.answer)}: {said}" if card.answer else f"{card.name}: {said}")
+        )
+    sentences += [("verdict", f"{name}: {sentence}") for name, sentence in front.sentences]
+    sentences += [("verdict", f"{name}: {sentence}") for name, sentence in summary["verdict"]["sentences"]]
+    sentences += [("not shown", front.limits)]
+    sentences += [("warning", warning) for warning in front.warnings]
     sentences += [("left out", left_out)] if left_out else []
     columns = (
-        flag(lambda r: "warning" if r["kind"] != "verdict" else ""),
+        flag(lambda r: "warning" if r["kind"] in ("warning", "left out") else ""),
         text("kind"),
         Column("sentence", "long text"),
     )

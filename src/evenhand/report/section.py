@@ -70,6 +70,8 @@ class AuditChart:
         The numbers behind it, from the summary.
     is_wide
         Whether it takes the whole width of the page.
+    is_detail
+        Whether the page folds it away.
     """
 
     draw: Callable[[Summary], alt.Chart]
@@ -77,6 +79,7 @@ class AuditChart:
     caption: str | Callable[[Summary], str]
     table: Callable[[Summary], Table]
     is_wide: bool = False
+    is_detail: bool = False
 
     @property
     def name(self) -> str:
@@ -173,6 +176,10 @@ class Section:
         What must have been given, as in `lacking`; else the section is absent, and the scope says why.
     charts, prose, words
         Charts in order, a paragraph that comes first, and terms for the glossary.
+    answers
+        The questions that it answers: their sentences come first.
+    under, more
+        Key of the section in which the page folds this one away, if any; and the title of the fold for its details.
     is_pooled
         Whether its numbers are pooled over draws, if groups are known as probabilities.
     is_logged
@@ -188,6 +195,9 @@ class Section:
     charts: ClassVar[tuple[AuditChart, ...]] = ()
     prose: ClassVar[str] = ""
     words: ClassVar[Mapping[str, str]] = {}
+    answers: ClassVar[tuple[str, ...]] = ()
+    under: ClassVar[str] = ""
+    more: ClassVar[str] = "More"
     is_pooled: ClassVar[bool] = False
     is_logged: ClassVar[bool] = True
     result: ClassVar[type | None] = None
@@ -225,6 +235,10 @@ class Section:
         """Tables of page and memo, besides those behind charts."""
         return ()
 
+    def details(self, summary: Summary) -> Sequence[Table]:
+        """Further ones, which the page folds away."""
+        return ()
+
     def notes(self, summary: Summary) -> Sequence[str]:
         """Reservations below the tables."""
         return ()
@@ -233,7 +247,7 @@ class Section:
         """Tables of the workbook, and of `AuditResult.tables`; by default those of the page and behind its charts."""
         if not self.is_present(summary):
             return ()
-        tables = [*self.tables(summary), *(chart.table(summary) for chart in self.charts)]
+        tables = [*self.tables(summary), *self.details(summary), *(chart.table(summary) for chart in self.charts)]
         return list({table.name: table for table in tables}.values())
 
     def summary_rows(self, summary: Summary) -> Iterable[SummaryRow]:
@@ -254,17 +268,24 @@ class Section:
         """The section of the page; None if there is nothing to show."""
         if not self.is_present(summary):
             return None
-        panels = [c.panel(summary) for c in self.charts if not lacking(summary, *c.table(summary).needs)]
-        tables = [table for table in self.tables(summary) if not lacking(summary, *table.needs)]
+        charts = [c for c in self.charts if not lacking(summary, *c.table(summary).needs)]
+        tables, details = (
+            [table for table in found if not lacking(summary, *table.needs)]
+            for found in (self.tables(summary), self.details(summary))
+        )
         drawn = (_OF_ONE_DRAW,) if "drawn_groups" in summary and not self.is_pooled else ()
+        answers = [one["sentence"] for key in self.answers for one in summary["findings"] if one["key"] == key]
+        panels = [c.panel(summary) for c in charts if c.is_detail]
+        more = frame.Section(f"{self.key}-more", self.more, panels=panels, tables=details)
         return frame.Section(
             self.key,
             self.title,
-            (*self.paragraphs(summary), *drawn),
+            (*answers, *self.paragraphs(summary), *drawn),
             facts=self.facts(summary),
-            panels=panels,
+            panels=[c.panel(summary) for c in charts if not c.is_detail],
             tables=tables,
             notes=self.notes(summary),
+            folded=(more,) if panels or details else (),
         )
 
 

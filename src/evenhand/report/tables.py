@@ -164,12 +164,16 @@ class Table:
 
 @dataclass(frozen=True)
 class ShownTable:
-    """A table as text: heads, rows of cells, whether each column holds numbers, and the caption."""
+    """A table as text: heads, rows of cells, whether each column holds numbers, the caption, and long columns.
+
+    The interval of an estimate is in the column after it, whose heading is `INTERVAL`.
+    """
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
     is_number: tuple[bool, ...]
     caption: str = ""
+    is_long: tuple[bool, ...] = ()
 
 
 def value_of(column: Column, record: Record) -> Any:
@@ -194,9 +198,20 @@ def shown(table: Table) -> ShownTable:
     """
     columns = [column for column in table.columns if column.where != "workbook"]
     heads = [head for c in columns for head in ((c.heading, INTERVAL) if c.is_estimate else (c.heading,))]
-    numbers = [c.is_number for c in columns for _ in range(2 if c.is_estimate else 1)]
-    rows = tuple(tuple(cell for column in columns for cell in _cells(column, record)) for record in table.records)
-    return ShownTable(tuple(heads), rows, tuple(numbers), table.caption)
+    numbers, long = (
+        [is_one for c, is_one in zip(columns, of_each, strict=True) for _ in range(2 if c.is_estimate else 1)]
+        for of_each in ([c.is_number for c in columns], [c.kind == "long text" for c in columns])
+    )
+    rows = [[cell for column in columns for cell in _cells(column, record)] for record in table.records]
+    # A column without content, such as notes when there is nothing to note, takes room for nothing.
+    kept = [place for place in range(len(heads)) if place == 0 or any(row[place] for row in rows)]
+    return ShownTable(
+        tuple(heads[place] for place in kept),
+        tuple(tuple(row[place] for place in kept) for row in rows),
+        tuple(numbers[place] for place in kept),
+        table.caption,
+        tuple(long[place] for place in kept),
+    )
 
 
 def values_of(column: Column, record: Record) -> Sequence[Any]:

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from evenhand.report.formatting import is_number
-from evenhand.report.page import named_parts, summary_records
+from evenhand.report.formatting import capital, is_number
+from evenhand.report.page import front_of, named_parts, summary_records
 from evenhand.report.section import Section, Summary
 from evenhand.system.terminal import printable
 
@@ -33,15 +33,17 @@ def terminal_summary(summary: Summary, sections: Sequence[Section]) -> Renderabl
     drivers.columns[1].justify = "right"
     for row in summary["features"][:5]:
         drivers.add_row(plain(row["feature"]), f"{row['share']:.1%}")
-    parts: list[RenderableType] = [plain(f"{people['model']}, {people['n_people']:,} people ({groups})")]
+    front = front_of(summary)
+    parts: list[RenderableType] = [plain(front.headline, style="bold"), Text()]
+    for card in front.metrics:
+        parts.append(plain(f"{card.name} {capital(card.answer)}".rstrip(), style="bold"))
+        parts += [plain(f"  {line}") for line in (f"{card.value} {card.beside}".strip(), *card.lines)]
+    parts += [Text(), *(plain(f"{name}: {sentence}") for name, sentence in front.sentences)]
+    parts += [plain(f"! {warning}", style="yellow") for warning in front.warnings]
+    parts += [plain(front.limits), Text(), plain(f"{people['model']}, {people['n_people']:,} people ({groups})")]
     parts += [plain(f"{role}: {names}") for role, names in named_parts(summary)]
     parts += [plain(f"Left out {count:,} rows: {reason}.") for reason, count in people["exclusions"].items()]
-    parts.append(Text())
-    parts += [metrics, Text(), drivers] if summary["features"] else [metrics]
-    found = summary["verdict"]
-    direction = [plain(found["direction"])] if found.get("direction") else []
-    parts = [plain(found["headline"], style="bold"), *direction, Text(), *parts, Text()]
-    parts += [plain(f"{name}: {sentence}") for name, sentence in found["sentences"]]
-    if summary["warnings"]:
-        parts += [Text(), *(plain(f"! {warning}", style="yellow") for warning in summary["warnings"])]
+    parts += [Text(), metrics]
+    if summary["features"]:
+        parts += [Text(), drivers]
     return Group(*parts)

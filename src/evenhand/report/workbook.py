@@ -135,11 +135,11 @@ def write_workbook(
         )
     left_out = _left_out(len(pairs), n_left_out) if n_left_out else ""
     tables = [
+        verdict_table(summary, left_out),
+        finding_table(summary),
+        *([scope_table(summary)] if "scope" in summary else []),
         summary_table(summary, sections),
         audited_table(summary),
-        verdict_table(summary, left_out),
-        *([scope_table(summary)] if "scope" in summary else []),
-        finding_table(summary),
         *sheets_of(summary, sections),
     ]
     sheets = [

@@ -20,20 +20,20 @@ from evenhand.report.schema import schema_with
 from evenhand.report.section import AuditChart, Section
 
 SECTIONS: tuple[Section, ...] = (
-    Weights(),
     DrawnGroups(),
     ScoreGap(),
-    Pairs(),
-    Excess(),
-    Features(),
     Proxies(),
-    Matching(),
     Outcome(),
     Roc(),
     Overrides(),
-    Reasons(),
     Regressions(),
+    Excess(),
+    Pairs(),
+    Features(),
+    Reasons(),
+    Matching(),
     Sensitivity(),
+    Weights(),
 )
 """Add a section here, and it is in page, workbook, memo, tables, charts, JSON, comparisons, histories and MLflow."""
 

@@ -97,6 +97,7 @@ class Weights(Section):
     """How many people each group stands for, and how much information their weights leave."""
 
     key, title, reads, is_pooled = "weights", "Sampling weights", "weighting", True
+    under = "matching"
     prose = (
         "Each row stands for as many people of the population as its sampling weight says. Rates, means and gaps "
         "refer to the population; numbers of people and standard errors refer to the sample. Unequal weights carry "

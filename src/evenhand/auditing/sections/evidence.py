@@ -273,12 +273,20 @@ _EXCESSES: dict[str, tuple[str, str, str]] = {
 class Excess(Section):
     """How much farther apart the explanations of pairs are than those of placebo pairs."""
 
-    key, title, needs, is_logged = "excess", "Excess over placebo pairs", ("excess",), False
+    key, title, needs, is_logged = "excess", "Weighing and excess", ("excess",), False
+    answers, more = ("weighing", "excess"), "Parts of the people, and all CEC scores"
     charts = (
         AuditChart(excess, "Excess over placebo pairs", _excess, excess_table, is_wide=True),
-        AuditChart(excess_by, "Excess within parts of the people", _excess_by, split_table, is_wide=True),
         AuditChart(
-            cec_distribution, "CEC scores of pairs and placebo pairs", _cec_distribution, cec_table, is_wide=True
+            excess_by, "Excess within parts of the people", _excess_by, split_table, is_wide=True, is_detail=True
+        ),
+        AuditChart(
+            cec_distribution,
+            "CEC scores of pairs and placebo pairs",
+            _cec_distribution,
+            cec_table,
+            is_wide=True,
+            is_detail=True,
         ),
     )
     words: ClassVar = {
@@ -339,7 +347,7 @@ def excess_metric(key: str, part: Any, words: str, of: Mapping[str, Any], **more
 class Sensitivity(Section):
     """The excess with nearer or fewer matches, and at other thresholds; its numbers are in the sheet of the excess."""
 
-    key, title, needs = "sensitivity", "Sensitivity", ("excess",)
+    key, title, needs, under = "sensitivity", "The excess with other matches and thresholds", ("excess",), "matching"
     charts = (
         AuditChart(sensitivity, "Nearer or fewer matches", _sensitivity, sensitivity_table),
         AuditChart(thresholds, "Other consistency thresholds", _thresholds, threshold_table),

@@ -216,6 +216,7 @@ class Features(Section):
     """Which features the excess comes from, and which ones the model weighs differently."""
 
     key, title, needs, is_logged = "drivers", "Feature drivers", ("excess",), False
+    under = "excess"
     charts = (
         AuditChart(drivers, "Features that drive the excess", _drivers, feature_table),
         AuditChart(shares, "Features behind the CEC score", _shares, feature_table),

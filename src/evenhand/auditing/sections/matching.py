@@ -179,9 +179,9 @@ def _balance(data: Summary) -> str:
 class Matching(Section):
     """Who has a match, how near it is, and how alike the groups are after matching."""
 
-    key, title = "matching", "Match quality"
+    key, title, more = "matching", "Matching and sensitivity", "Distances and coverage"
     charts = (
-        AuditChart(distances, "Distance to the match", _distances, distance_table),
+        AuditChart(distances, "Distance to the match", _distances, distance_table, is_detail=True),
         AuditChart(balance, "Balance of the financial features (Love plot)", _balance, balance_table),
     )
     words: ClassVar = {
@@ -221,7 +221,7 @@ class Matching(Section):
             rows += [("Without a placebo pair", f"{count(n)}: {why}") for why, n in without if n]
         return rows
 
-    def tables(self, summary: Summary) -> Sequence[Table]:
+    def details(self, summary: Summary) -> Sequence[Table]:
         return (coverage_table(summary),)
 
     def sheets(self, summary: Summary) -> Sequence[Table]:

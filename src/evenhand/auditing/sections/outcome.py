@@ -294,7 +294,7 @@ def gap_table(summary: Summary) -> Table:
 
 def _approval_columns() -> tuple[Column, ...]:
     return (
-        Column("is reference", "any", "is_reference"),
+        Column("is reference", "any", "is_reference").detail(),
         Column("people", "whole", "n_people"),
         Column("approved", "whole", "n_approved").detail(),
         estimate("approval rate", "approval_rate", "share"),
@@ -305,9 +305,9 @@ def _approval_columns() -> tuple[Column, ...]:
         estimate("odds ratio", beside_reference("odds_ratio_group_over_reference"), places=2),
         Column("p-value", "p", beside_reference("p_value")).detail(),
         Column("p-value, adjusted", "p", beside_reference("p_value_holm")),
-        Column("test", "text", "test"),
-        Column("standard deviations", "number", beside_reference("n_standard_deviations"), places=1),
-        Column("shortfall of approvals", "number", "shortfall").detail(),
+        Column("test", "text", "test").detail(),
+        Column("standard deviations", "number", beside_reference("n_standard_deviations"), places=1).detail(),
+        Column("shortfall of approvals", "number", beside_reference("shortfall"), places=0),
     )
 
 
@@ -727,14 +727,16 @@ def calibration_caption(data: Summary) -> str:
 class Outcome(Section):
     """Decisions, errors and scores of each group, without matching."""
 
-    key, title = "outcome", "Outcomes"
+    key, title, more = "outcome", "Outcomes", "Scores, errors, calibration and other cutoffs"
     charts = (
-        AuditChart(approvals, "Favorable decisions", _approvals, approval_table),
-        AuditChart(ratios, "Approval ratios", _RATIOS, approval_table),
-        AuditChart(score_distribution, "Scores", _scores, score_histogram),
-        AuditChart(error_rates, "Error rates", _error_rates, error_table),
-        AuditChart(cutoffs, "Other cutoffs", _CUTOFFS, cutoff_table, is_wide=True),
-        AuditChart(reliability, "Calibration by group", calibration_caption, reliability_table, is_wide=True),
+        AuditChart(approvals, "Favorable decisions", _approvals, approval_table, is_detail=True),
+        AuditChart(ratios, "Approval ratios", _RATIOS, approval_table, is_wide=True),
+        AuditChart(score_distribution, "Scores", _scores, score_histogram, is_detail=True),
+        AuditChart(error_rates, "Error rates", _error_rates, error_table, is_detail=True),
+        AuditChart(cutoffs, "Other cutoffs", _CUTOFFS, cutoff_table, is_wide=True, is_detail=True),
+        AuditChart(
+            reliability, "Calibration by group", calibration_caption, reliability_table, is_wide=True, is_detail=True
+        ),
     )
     words: ClassVar = {
         "positive rate, approval rate": "Share of people whose decision is favorable.",
@@ -765,7 +767,10 @@ class Outcome(Section):
     )
 
     def tables(self, summary: Summary) -> Sequence[Table]:
-        tables = (approval_table, score_table, error_table, utility_table, gap_table, calibration_table)
+        return (approval_table(summary),)
+
+    def details(self, summary: Summary) -> Sequence[Table]:
+        tables = (score_table, error_table, utility_table, gap_table, calibration_table)
         segments = (segment_table(summary, column) for column in summary["outcome"]["segments"])
         return (*(table(summary) for table in tables), *segments)
 

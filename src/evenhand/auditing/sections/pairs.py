@@ -463,11 +463,11 @@ def review_table(review: pd.DataFrame) -> Table:
         Column("applicant", "any", who),
         text("group"),
         Column("score", "number", "score"),
-        Column("decision", "whole", "decision"),
+        Column("decision", "whole", "decision").detail(),
         Column("closest", "any", whose if whose in names else "match"),
         text("its group", "other_group"),
         Column("its score", "number", "match_score"),
-        Column("its decision", "whole", "match_decision"),
+        Column("its decision", "whole", "match_decision").detail(),
         Column("distance", "number", "distance"),
         Column("inputs that differ, applicant | closest", "long text", lambda r: _few_inputs(r["inputs_that_differ"])),
         *(Column(name, "any", itemgetter(name)).detail() for name in names if ": " in name),
@@ -515,10 +515,13 @@ class Pairs(Section):
     """Whether two comparable people get the same decision, and for the same reasons."""
 
     key, title, needs = "regimes", "Decisions and reasoning", ("regimes",)
+    more = "Groups and pairs one by one"
     charts = (
-        AuditChart(plane, "Decisions and reasoning by group", _plane, plane_table),
-        AuditChart(regimes, "Regimes", _regimes, regime_table),
-        AuditChart(density, "Pairs by score difference and CEC score", _DENSITY, density_table, is_wide=True),
+        AuditChart(plane, "Decisions and reasoning by group", _plane, plane_table, is_detail=True),
+        AuditChart(regimes, "Regimes", _regimes, regime_table, is_wide=True),
+        AuditChart(
+            density, "Pairs by score difference and CEC score", _DENSITY, density_table, is_wide=True, is_detail=True
+        ),
     )
     words: ClassVar = {
         "match, pair": "A person and the nearest person of a different group with the same label, by financial "

@@ -111,7 +111,7 @@ def _proxies(data: Summary) -> str:
 class Proxies(Section):
     """How well each feature, and all together, predict the group."""
 
-    key, title = "proxies", "Proxies"
+    key, title, under = "proxies", "Inputs that predict the group", "score-gap"
     charts = (AuditChart(proxies, "Features that predict the group", _proxies, proxy_table, is_wide=True),)
 
     prose = (

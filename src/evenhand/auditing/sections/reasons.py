@@ -184,7 +184,7 @@ def _reasons(data: Summary) -> str:
 class Reasons(Section):
     """How often each reason is given to which group, and how many reasons comparable people share."""
 
-    key, title, reads = "reasons-given", "Reason codes", "reasons"
+    key, title, reads, more = "reasons-given", "Reason codes", "reasons", "Reasons that comparable people share"
     charts = (AuditChart(reason_rates, "Reasons of declined people", _reasons, rate_table, is_wide=True),)
     words: ClassVar = {
         "principal reasons": "What counts most against a declined person, measured from the mean of approved people; "
@@ -204,8 +204,8 @@ class Reasons(Section):
             "comparable people with placebo pairs does. Whether a notice is right or complete is not judged here.",
         )
 
-    def tables(self, summary: Summary) -> Sequence[Table]:
+    def details(self, summary: Summary) -> Sequence[Table]:
         return (agreement_table(summary), declined_table(summary))
 
     def sheets(self, summary: Summary) -> Sequence[Table]:
-        return (rate_table(summary), *self.tables(summary))  # also without reasons: the sheets say so
+        return (rate_table(summary), *self.details(summary))  # also without reasons: the sheets say so

@@ -179,6 +179,7 @@ class Roc(Section):
     """ROC and KS curves by group; compared and followed over time as the KS distance of each group."""
 
     key, title, reads, needs, result = "roc", "ROC and KS curves", "roc", ("labels", "probability"), Curves
+    under = "outcome"
     charts = (
         AuditChart(roc, "ROC curves", _caption("auc", "The area under a curve is the AUC."), roc_table),
         AuditChart(ks, "KS curves", _caption("ks", "The peak of a curve is the KS distance."), roc_table),

@@ -266,11 +266,18 @@ def _gap_numbers(estimate: Mapping[str, Any], sign: float) -> tuple[float, float
 class ScoreGap(Section):
     """Differences in score between comparable people of two groups."""
 
-    key, title, is_pooled, is_logged = "score-gap", "Score gap at equal finances", True, False
+    key, title, is_pooled, is_logged = "score-gap", "Score gap, by input", True, False
+    answers, more = ("score_gap", "inputs"), "How far chance alone moves the gap"
     charts = (
         AuditChart(score_gap, "Score gap at equal finances", _score_gap, score_gap_table, is_wide=True),
-        AuditChart(shuffled_gap, "The gap among reshuffled groups", _shuffled_gap, shuffled_gap_table),
-        AuditChart(shuffled_input, "The clearest input among reshuffled groups", _shuffled_input, shuffled_input_table),
+        AuditChart(shuffled_gap, "The gap among reshuffled groups", _shuffled_gap, shuffled_gap_table, is_detail=True),
+        AuditChart(
+            shuffled_input,
+            "The clearest input among reshuffled groups",
+            _shuffled_input,
+            shuffled_input_table,
+            is_detail=True,
+        ),
     )
     words: ClassVar = {
         "score gap": "Difference in score between comparable people of two groups at equal finances and label, group "

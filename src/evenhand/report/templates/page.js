@@ -21,6 +21,7 @@ function draw(box) {
   const spec = structuredClone(drawing.charts[box.dataset.chart]);
   const config = structuredClone(drawing.config);
   const width = box.clientWidth;
+  box.dataset.width = width;
   const isNarrow = width < 480;
   config.axis.labelLimit = Math.max(100, Math.min(230, 0.42 * width));
   config.axisXQuantitative = { tickCount: isNarrow ? 4 : 6, ...(isNarrow && { titleAnchor: "end" }) };
@@ -35,10 +36,15 @@ function draw(box) {
   spec.autosize = { type: "fit-x", contains: "padding" };
   return vegaEmbed(box, spec, { config, renderer: "svg", actions: false, ast: true });
 }
+// What is folded has no width: its charts are drawn when it is opened.
 const charts = [...document.querySelectorAll("[data-chart]")];
 let drawnWidth = innerWidth;
-const drawAll = () => Promise.all(charts.map(draw)).then(() => { root.dataset.drawn = "true"; });
+const drawAll = () => Promise.all(charts.filter((box) => box.clientWidth).map(draw)).then(() => { root.dataset.drawn = "true"; });
 drawAll();
+document.querySelectorAll(".fold").forEach((fold) => fold.addEventListener("toggle", () => {
+  const stale = [...fold.querySelectorAll("[data-chart]")].filter((box) => box.clientWidth && Number(box.dataset.width) !== box.clientWidth);
+  stale.forEach(draw);
+}));
 let waiting = 0;
 addEventListener("resize", () => {
   clearTimeout(waiting);
@@ -58,8 +64,15 @@ const seen = new IntersectionObserver((entries) => {
 }, { rootMargin: "-10% 0px -80% 0px" });
 document.querySelectorAll("main > section").forEach((section) => seen.observe(section));
 
-// Print what a reader on paper needs.
-const opened = [...document.querySelectorAll("details[data-print]")];
+// A link into a fold opens it.
+function unfold() {
+  for (let part = byId(location.hash.slice(1)); part; part = part.parentElement) if (part.tagName === "DETAILS") part.open = true;
+}
+addEventListener("hashchange", unfold);
+unfold();
+
+// Print folded text, such as settings; charts cannot be drawn in time.
+const opened = [...document.querySelectorAll(".fold")].filter((fold) => !fold.querySelector("[data-chart]"));
 addEventListener("beforeprint", () => opened.forEach((d) => { d.dataset.was = d.open; d.open = true; }));
 addEventListener("afterprint", () => opened.forEach((d) => { d.open = d.dataset.was === "true"; }));
 })();
