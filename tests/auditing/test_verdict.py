@@ -68,7 +68,7 @@ def test_nothing_found_says_what_could_have_been_found(data):
         "fewer to 3 more): not more than chance"
     )
     data["score_gaps"][0]["decision"] |= {"high": -0.001}
-    assert headline_of(findings_of(data)).endswith("(16 to 1 fewer): not beyond chance, given the number of questions")
+    assert headline_of(findings_of(data)).endswith("(16 to 1 fewer); their scores differ by no more than chance")
     data["score_gaps"][0]["decision"] |= {"value": 0.0, "high": 0.016}
     assert "about as many would be approved as of comparable" in headline_of(findings_of(data))
     words = {one.key: one.sentence for one in findings}

@@ -33,14 +33,12 @@ def pages(tmp_path_factory):
 
 
 SECTIONS = {
-    "scores": ["What was audited", "Verdict", "Score gap at equal finances", "Proxies", "Match quality",
-               "Outcomes", "ROC and KS curves", "Applicants to review", "Limitations", "Glossary"],
-    "price": ["What was audited", "Verdict", "Score gap at equal finances", "Proxies", "Match quality",
-              "Outcomes", "Limitations", "Glossary"],
-    "explained": ["What was audited", "Verdict", "Score gap at equal finances", "Decisions and reasoning",
-                  "Excess over placebo pairs", "Feature drivers", "Proxies", "Match quality", "Outcomes",
-                  "ROC and KS curves", "Reason codes", "Sensitivity", "Applicants to review",
-                  "Pair explorer", "Limitations", "Glossary"],
+    "scores": ["Verdict", "Score gap, by input", "Outcomes", "Matching and sensitivity", "Applicants to review",
+               "About this audit"],
+    "price": ["Verdict", "Score gap, by input", "Outcomes", "Matching and sensitivity", "About this audit"],
+    "explained": ["Verdict", "Score gap, by input", "Outcomes", "Weighing and excess", "Decisions and reasoning",
+                  "Reason codes", "Matching and sensitivity", "Applicants to review", "Pair explorer",
+                  "About this audit"],
 }  # fmt: skip
 
 

@@ -11,13 +11,14 @@ import pytest
 
 import evenhand as eh
 from evenhand.auditing.sections import CHARTS
+from evenhand.report.page import front_of
 
 pytestmark = pytest.mark.browser
 
 WIDTHS = (390, 768, 1100, 1440, 2000)
 HEADINGS = [
-    "What was audited", "Verdict", "Decisions and reasoning", "Excess over placebo pairs", "Feature drivers",
-    "Match quality", "Outcomes", "Sensitivity", "Pair explorer", "Limitations", "Glossary",
+    "Verdict", "Score gap, by input", "Outcomes", "Weighing and excess", "Decisions and reasoning",
+    "Matching and sensitivity", "Pair explorer", "About this audit",
 ]  # fmt: skip
 
 
@@ -64,18 +65,75 @@ def test_nothing_is_wider_than_the_screen(open_report, report, width, scheme):
     assert too_small == 0
 
 
+def bottom_of(page, selector):
+    return max(page.eval_on_selector_all(selector, "all => all.map(e => e.getBoundingClientRect().bottom)"))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_headline_and_four_cards_are_on_the_first_screen(open_report, report, result, scheme):
+    page = open_report(report, scheme=scheme)
+    front = front_of(result.to_dict())
+    assert page.text_content(".headline") == front.headline
+    assert page.eval_on_selector_all(".answer b", "all => all.map(e => e.textContent)") == [
+        card.answer for card in front.metrics
+    ]
+    assert bottom_of(page, ".headline, .key") < 900
+    tops = page.eval_on_selector_all(".answer", "all => all.map(e => e.getBoundingClientRect().top)")
+    assert len(set(tops)) == 1  # side by side
+    largest = page.eval_on_selector_all(
+        "main :not(svg *)",
+        """all => { const size = e => parseFloat(getComputedStyle(e).fontSize);
+             return all.sort((a, b) => size(b) - size(a))[0].className; }""",
+    )
+    assert largest == "headline"  # the largest text is the answer, not a share that is mostly noise
+    assert bottom_of(open_report(report, width=390, height=844), ".headline") < 844
+
+
+def test_folds_open_and_draw_their_charts(open_report, report):
+    page = open_report(report)
+    fold = page.locator("#excess-more")
+    assert fold.locator("svg").count() == 0
+    fold.locator(":scope > summary").click()
+    wait_until(page, lambda: fold.locator("[data-chart] svg").count() == fold.locator("[data-chart]").count())
+    assert page.locator("#glossary dl").is_hidden()
+    page.evaluate("location.hash = '#glossary'")  # a link opens what it leads to
+    wait_until(page, lambda: page.locator("#glossary dl").is_visible())
+
+
+@pytest.mark.parametrize("width", [390, 1440])
+def test_wide_tables_fit_or_scroll_where_they_are(open_report, hostile, report, tmp_path, width):
+    page = open_report(report, width=width)
+    table = page.locator("#outcome > .scroll table")
+    assert {"p-value, adjusted", "shortfall of approvals"} <= set(table.locator("thead th").all_text_contents())
+    if width == 1440:
+        assert page.eval_on_selector("#outcome > .scroll", "e => e.scrollWidth <= e.clientWidth")
+    hostile.to_html(tmp_path / "report.html")
+    page = open_report(tmp_path / "report.html", width=width)
+    page.eval_on_selector_all(".fold, .behind", "all => all.forEach(fold => { fold.open = true; })")
+    is_reached = page.eval_on_selector_all(
+        ".scroll:not(#pairs-box)",
+        """all => all.filter(e => e.scrollWidth > e.clientWidth).map(e => {
+             e.scrollLeft = 1e6;
+             const [last, own] = [e.querySelector('tr').lastElementChild, e].map(x => x.getBoundingClientRect());
+             return e.tabIndex === 0 && last.right <= own.right + 1 && getComputedStyle(e).backgroundImage !== 'none';
+           })""",
+    )
+    assert is_reached  # some tables are wider than any screen
+    assert all(is_reached)
+
+
 def test_every_chart_is_drawn(open_report, report):
     page = open_report(report)
+    page.eval_on_selector_all(".fold", "all => all.forEach(fold => { fold.open = true; })")
     boxes = page.locator("[data-chart]")
-    assert boxes.count() == page.locator("[data-chart] svg").count() == len(CHARTS)
-    for i in range(boxes.count()):
-        assert boxes.nth(i).locator("svg").bounding_box()["height"] > 40
+    wait_until(page, lambda: page.locator("[data-chart] svg").count() == boxes.count() == len(CHARTS))
+    assert min(page.eval_on_selector_all("[data-chart] svg", "all => all.map(e => e.clientHeight)")) > 40
 
 
 def test_charts_are_drawn_again_when_the_window_changes(open_report, report):
     page = open_report(report)
     # While it is drawn again there is no chart.
-    width = "document.querySelector('[data-chart=density] svg')?.getBoundingClientRect().width ?? 9999"
+    width = "document.querySelector('[data-chart=regimes] svg')?.getBoundingClientRect().width ?? 9999"
     before = page.evaluate(width)
     page.set_viewport_size({"width": 700, "height": 900})
     wait_until(page, lambda: page.evaluate(width) < before - 100)
@@ -231,7 +289,7 @@ def test_it_works_by_keyboard(open_report, report):
 def test_the_toggle_changes_page_and_charts(open_report, report):
     page = open_report(report, scheme="light")
     colors = """() => [getComputedStyle(document.body).backgroundColor,
-        getComputedStyle(document.querySelector('[data-chart=shares] svg path[aria-roledescription=bar]')).fill]"""
+        getComputedStyle(document.querySelector('[data-chart=regimes] svg path[aria-roledescription=bar]')).fill]"""
     light = page.evaluate(colors)
     page.click("#theme")
     dark = page.evaluate(colors)
@@ -284,7 +342,7 @@ def test_no_pair_is_no_error(open_report, result, with_people, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_prints_every_section_and_the_chosen_pair(open_report, report, tmp_path, scheme):
+def test_it_prints_every_section_and_the_chosen_pair(open_report, report, result, tmp_path, scheme):
     if shutil.which("pdftotext") is None:
         pytest.skip("pdftotext, of poppler-utils, is not installed")
     page = open_report(report, scheme=scheme)
@@ -298,6 +356,9 @@ def test_it_prints_every_section_and_the_chosen_pair(open_report, report, tmp_pa
     assert places == sorted(places)
     assert title in text
     assert "consistency threshold" in text.lower()  # of the settings, which are closed on the screen
+    first = text.partition("\f")[0]
+    assert "What this does not show." in first
+    assert all(" ".join(card.name.split()[:3]) in first for card in front_of(result.to_dict()).metrics)
     assert "Table behind the chart" not in text
     assert "Show all" not in text
     page.emulate_media(media="print")

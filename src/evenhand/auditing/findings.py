@@ -518,15 +518,15 @@ def _no_gap_headline(basis: Data) -> str:
     """How far apart approvals are, or else scores, and that chance explains it."""
     size, of = basis["sizes"][0], basis["of"]
     group, reference = (people_of(basis["gap"][side]) for side in ("group", "reference"))
-    alone = size.low <= 0 <= size.high
-    chance = "not more than chance" if alone else "not beyond chance, given the number of questions"
+    is_chance = size.low <= 0 <= size.high  # approvals may differ clearly where scores do not
+    chance = ": not more than chance" if is_chance else "; their scores differ by no more than chance"
     if size.unit == APPROVALS:
         n, between = fewer_or_more(size.value, size.low, size.high)
         than = "as" if n == "as many" else "than"
-        return f"Of 1,000 {group}, about {n} would be approved {than} of comparable {reference} ({between}): {chance}"
+        return f"Of 1,000 {group}, about {n} would be approved {than} of comparable {reference} ({between}){chance}"
     told = _compared(basis, f"{decimal(abs(of['value']))} {basis['unit']}", is_worse=_is_worse(basis, of["value"]))
     ends = f"{decimal(of['low'])} to {decimal(of['high'])}"
-    return f"{basis['gap']['group']} {told} comparable {reference} ({ends}): {chance}"
+    return f"{basis['gap']['group']} {told} comparable {reference} ({ends}){chance}"
 
 
 def _score_headline(basis: Data, size: str) -> str:

@@ -149,7 +149,7 @@ def people_of(group: str) -> str:
         return group
     if group.lower().startswith("group "):
         return f"applicants in {group}"
-    return f"{group} applicants" if group[:1].isalpha() else f"applicants in group {group}"
+    return f"{group} applicants" if group[:1].isalpha() and len(group) > 2 else f"applicants in group {group}"
 
 
 def fewer_or_more(value: float, low: float, high: float) -> tuple[str, str]:

@@ -36,13 +36,13 @@ function draw(box) {
   spec.autosize = { type: "fit-x", contains: "padding" };
   return vegaEmbed(box, spec, { config, renderer: "svg", actions: false, ast: true });
 }
-// What is folded has no width: its charts are drawn when it is opened.
+// Charts in folds are drawn when these are opened.
 const charts = [...document.querySelectorAll("[data-chart]")];
 let drawnWidth = innerWidth;
-const drawAll = () => Promise.all(charts.filter((box) => box.clientWidth).map(draw)).then(() => { root.dataset.drawn = "true"; });
+const drawAll = () => Promise.all(charts.filter((box) => box.checkVisibility()).map(draw)).then(() => { root.dataset.drawn = "true"; });
 drawAll();
 document.querySelectorAll(".fold").forEach((fold) => fold.addEventListener("toggle", () => {
-  const stale = [...fold.querySelectorAll("[data-chart]")].filter((box) => box.clientWidth && Number(box.dataset.width) !== box.clientWidth);
+  const stale = [...fold.querySelectorAll("[data-chart]")].filter((box) => box.checkVisibility() && Number(box.dataset.width) !== box.clientWidth);
   stale.forEach(draw);
 }));
 let waiting = 0;
