@@ -12,6 +12,7 @@ import typer
 
 from evenhand.cli.audits import audit, check, compare, demo, monitor, sensitivity, verify
 from evenhand.cli.models import search, train
+from evenhand.cli.other import app as pages
 from evenhand.cli.other import data_app, reproduce
 from evenhand.cli.terminal import INTERRUPTED, said_when_interrupted, say, with_options
 from evenhand.exceptions import EvenhandError, EvenhandWarning
@@ -27,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (check, audit, sensitivity, verify, demo, compare, monitor, train, search, reproduce):
+for command in (check, audit, sensitivity, verify, demo, compare, monitor, train, search, reproduce, pages):
     app.command()(said_when_interrupted(command))
 app.add_typer(data_app, name="data")
 

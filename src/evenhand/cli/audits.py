@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import operator
 import os
@@ -67,6 +68,7 @@ def check(
     from evenhand.inputs.tables import read_table
     from evenhand.inputs.tables.open import name_of_input
     from evenhand.inputs.tables.raw import shown
+    from evenhand.system.files import json_ready, write_text
     from evenhand.system.terminal import PATIENCE, progress
 
     with progress("check", 2, after=PATIENCE) as advance:
@@ -88,6 +90,7 @@ def check(
     Console().print(found)
     page = found.to_html(out / "check.html")
     config = found.write_config(out / "audit.toml")
+    write_text(out / "check.json", json.dumps(json_ready(found.to_dict())))
     source = f"--sql {shlex.quote(plan.sql)}" if plan.sql is not None else shlex.quote(shown(data or ""))
     say(f"\nWritten: {page}")
     say(f"Before the audit, {'edit' if found.steps else 'read'} {config}{':' if found.steps else '.'}")
@@ -348,7 +351,7 @@ def demo(
         "3,600 others."
     )
     report = show_and_write(audit_demo(random_state), out)
-    if not no_open and _has_desktop():
+    if not no_open and has_desktop():
         typer.launch(str(report.resolve()))
 
 
@@ -424,7 +427,7 @@ def _is_formula(cell: Any) -> bool:
     return isinstance(cell, str) and cell.startswith(STARTS_A_FORMULA)
 
 
-def _has_desktop() -> bool:
+def has_desktop() -> bool:
     """Whether there is a screen to open a page on."""
     if not sys.stdout.isatty() or os.environ.get("CI"):
         return False

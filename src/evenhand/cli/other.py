@@ -1,4 +1,4 @@
-"""`evenhand data` and `evenhand reproduce`."""
+"""`evenhand data`, `evenhand app` and `evenhand reproduce`."""
 
 from __future__ import annotations
 
@@ -148,3 +148,36 @@ def reproduce(
     for table in result.tables:
         say(f"\n{table.to_markdown()}")
     say(f"\nWritten: {result.page}")
+
+
+def app(
+    folder: Annotated[Path, typer.Option(help="Folder whose tables and audits are shown.")] = Path(),
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 for any that is free.")] = 0,
+    no_open: Annotated[bool, typer.Option("--no-open", help="Do not open a browser.")] = False,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Start with credit cards of Taiwan, saved as cards.csv.")
+    ] = False,
+) -> None:
+    """Audit in the browser, on this machine only: the pages write the same files and run the same commands.
+
+    \b
+    Example:
+      evenhand app --demo --folder credit-cards
+    """
+    from evenhand.cli.audits import has_desktop
+    from evenhand.system.libraries import optional_module
+
+    for name, package in (("starlette", "starlette"), ("uvicorn", "uvicorn"), ("python_multipart", "python-multipart")):
+        optional_module(name, "`evenhand app`", package, "app")
+    from evenhand.app import serve
+
+    cards = folder / "cards.csv"
+    if demo and not cards.exists():
+        data_save("taiwan", cards, 3000)
+
+    def ready(address: str) -> None:
+        say(f"Open {address}\nWhoever has this address can see the folder. Ctrl-C ends the app.")
+        if not no_open and has_desktop():
+            typer.launch(address)
+
+    serve(folder, port=port, ready=ready, start="new?table=cards.csv" if demo else "")

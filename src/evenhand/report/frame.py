@@ -217,7 +217,7 @@ def render(
             sections=sections,
             pairs=None if pairs is None else script_json(pairs),
             policy=Markup(policy),
-            style=Markup(_colors() + _template_text("page.css")),
+            style=Markup(style()),
             charts=script_json({"config": theme(VARIABLES), "charts": drawn}),
             library=Markup(library),
             script=Markup(script),
@@ -252,10 +252,10 @@ def policy_hash(script: str) -> str:
 
 
 @cache
-def environment() -> jinja2.Environment:
-    """Templates of this package, with every value escaped and unknown names as errors."""
+def environment(*packages: str) -> jinja2.Environment:
+    """Templates of this package, or those of others, with every value escaped and unknown names as errors."""
     found = jinja2.Environment(
-        loader=jinja2.FunctionLoader(_template_text),
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in packages or ("evenhand.report",)]),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
@@ -264,6 +264,11 @@ def environment() -> jinja2.Environment:
     found.filters["shown"] = shown
     found.globals["INTERVAL"] = INTERVAL
     return found
+
+
+def style() -> str:
+    """Colors and style sheet of all pages."""
+    return _colors() + _template_text("page.css")
 
 
 def _colors() -> str:

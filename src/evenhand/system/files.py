@@ -181,7 +181,7 @@ def remove_stale(folders: Iterable[Path]) -> None:
                 continue
             with suppress(OSError):  # already gone, or not ours to remove
                 if named["machine"] == _machine() and os.name == "posix":
-                    is_used = _runs(int(named["process"]))
+                    is_used = process_runs(int(named["process"]))
                 else:
                     is_used = time.time() - path.stat().st_mtime <= _STALE_SECONDS
                 if is_used:
@@ -208,7 +208,8 @@ def _machine() -> str:
     return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
 
 
-def _runs(process: int) -> bool:
+def process_runs(process: int) -> bool:
+    """Whether a process of this machine, which must not be Windows, runs."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import sys
 import threading
@@ -21,6 +22,7 @@ PATIENCE = 2.0
 """Seconds without output that users do not mind."""
 
 _SECONDS_BETWEEN_LINES = 5.0
+_VARIABLE = "EVENHAND_PROGRESS_SECONDS"  # set by programs that read the lines
 
 
 @contextmanager
@@ -79,13 +81,15 @@ def _bar(console: Console, what: str, total: int, done: int, after: float) -> It
 
 def _lines(console: Console, what: str, total: int, done: int, after: float) -> Callable[[str], None]:
     count, last, begun = done, float("-inf"), time.monotonic()
+    given = os.environ.get(_VARIABLE)
+    between, after = (_SECONDS_BETWEEN_LINES, after) if given is None else (float(given), 0.0)
 
     def advance(status: str) -> None:
         nonlocal count, last
         count += 1
         if time.monotonic() - begun < after:
             return
-        if count == total or time.monotonic() - last >= _SECONDS_BETWEEN_LINES:
+        if count == total or time.monotonic() - last >= between:
             last = time.monotonic()
             console.print(f"{what} {count}/{total} {status}".rstrip(), markup=False, highlight=False)
 

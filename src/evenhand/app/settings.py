@@ -1,0 +1,175 @@
+"""The settings of an audit as fields of a form, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from evenhand.exceptions import InvalidInputError
+
+ROLES = {
+    "": "input of the model",
+    "label": "label: the true outcome",
+    "group": "group: the protected attribute",
+    "financial_features": "financial feature: matched on",
+    "drop": "left out",
+    "decisions": "decision that was made (1: approved)",
+    "scores": "score, in place of a model",
+    "reason_codes": "reason code",
+    "ids": "id, shown in the report",
+    "clusters": "id of an applicant with several rows",
+    "sample_weight": "sampling weight",
+}
+"""What a column can be, and how it is called."""
+
+_SEVERAL = ("group", "financial_features", "drop", "reason_codes")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting besides the roles of columns.
+
+    Attributes
+    ----------
+    key
+        Its name in audit.toml.
+    kind
+        How it is entered: names are separated by commas.
+    title, note
+        Its name on the page, and what it does.
+    choices
+        Values and their titles, for a choice.
+    """
+
+    key: str
+    kind: Literal["text", "number", "names", "flag", "choice"]
+    title: str
+    note: str = ""
+    choices: Sequence[tuple[str, str]] = ()
+
+
+DIRECTION = (
+    Setting(
+        "positive_label", "text", "Good value of the label", "The value that is good for the applicant, such as 1."
+    ),
+    Setting(
+        *("favorable", "choice", "Good scores", "What a high score of the model says."),
+        choices=(
+            ("", "high ones; refuse scores that rank the other way"),
+            ("high", "high ones, whatever the labels say"),
+            ("low", "low ones: the score is a risk"),
+        ),
+    ),
+    Setting("decision_threshold", "number", "Cutoff", "Probability from which applicants are approved; empty: 0.5."),
+)
+"""What is good for an applicant."""
+
+OUTPUT = (
+    Setting("memo", "flag", "Word memo", "memo.docx"),
+    Setting("pack", "flag", "Evidence pack", "pack.zip, with which others can check the numbers; without the data"),
+    Setting("quick", "flag", "First look", "Audit up to 2,000 people drawn at random; the report says so."),
+)
+
+MORE = (
+    Setting("drop_missing", "flag", "Leave out rows without a label or group", "The report counts them."),
+    Setting("keep_group", "flag", "The model sees the group", "Give the group to the model as an input."),
+    Setting("regressions", "flag", "Regressions", "Regress decisions and scores on the group."),
+    Setting("stream", "flag", "Read in batches", "For tables that do not fit in memory; needs a model file."),
+    Setting("reference_group", "text", "Reference group", "The group to compare all others with; empty: the largest."),
+    Setting("by", "names", "Segments", "Columns for whose values the excess is reported separately: a, b"),
+    Setting("max_distance", "number", "Largest distance", "Between two people, in standard deviations; empty: any."),
+    Setting("columns", "names", "Inputs in the order of training", "If the model does not name them; or as-is."),
+    Setting("attributions", "names", "Columns of attributions", "With scores in place of a model: shap_*"),
+    Setting("unit", "text", "Unit of the score", "If it is not a probability, such as percentage points."),
+)
+"""What most audits leave as it is."""
+
+READING = (
+    Setting("sheet", "text", "Sheet", "Of a workbook with several sheets."),
+    Setting("encoding", "text", "Encoding", "Of a CSV file; empty: UTF-8. Others: cp1252, utf-16."),
+    Setting("decimal", "choice", "Decimal mark", choices=(("", "as the file suggests"), (".", "1.5"), (",", "1,5"))),
+    Setting("missing", "names", "Words for a missing value", "Besides NA, a dot and the like: unknown, -"),
+)
+
+
+def role_of(column: str, settings: Mapping[str, Any]) -> str:
+    """The role that the settings give a column.
+
+    Examples
+    --------
+    >>> role_of("sex", {"label": "paid", "group": ["sex"]}), role_of("age", {})
+    ('group', '')
+    """
+    return next((role for role in ROLES if role and column in _names(settings.get(role))), "")
+
+
+def with_roles(settings: Mapping[str, Any], roles: Mapping[str, str]) -> dict[str, Any]:
+    """The settings with other roles of columns.
+
+    Raises
+    ------
+    InvalidInputError
+        If two columns have a role that only one can have.
+
+    Examples
+    --------
+    >>> with_roles({"label": "old", "memo": True}, {"paid": "label", "sex": "group", "age": ""})
+    {'label': 'paid', 'group': ['sex'], 'memo': True}
+    """
+    chosen = {role: [name for name, own in roles.items() if own == role] for role in ROLES if role}
+    for role, names in chosen.items():
+        if len(names) > 1 and role not in _SEVERAL:
+            raise InvalidInputError(f"Only one column can be the {ROLES[role]}, got {', '.join(names)}.")
+    found = {role: names if role in _SEVERAL else names[0] for role, names in chosen.items() if names}
+    return found | {key: value for key, value in settings.items() if key not in ROLES}
+
+
+def with_values(settings: Mapping[str, Any], fields: Sequence[Setting], form: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with the values of a form; empty fields are left to their defaults.
+
+    Raises
+    ------
+    InvalidInputError
+        If a number is not one.
+
+    Examples
+    --------
+    >>> with_values({"max_distance": 1.0}, MORE, {"by": "branch, product", "max_distance": "", "stream": "on"})
+    {'stream': True, 'by': ['branch', 'product']}
+    """
+    found = {key: value for key, value in settings.items() if key not in {one.key for one in fields}}
+    for one in fields:
+        text = str(form.get(one.key, "")).strip()
+        if not text:
+            continue
+        if one.kind == "flag":
+            found[one.key] = True
+        elif one.kind == "names":
+            found[one.key] = [name.strip() for name in text.split(",") if name.strip()]
+        elif one.kind == "number":
+            try:
+                found[one.key] = float(text.replace(",", "."))
+            except ValueError:
+                raise InvalidInputError(f"{one.title} must be a number, got {text!r}.") from None
+        else:
+            found[one.key] = text
+    return found
+
+
+def shown_value(setting: Setting, settings: Mapping[str, Any]) -> str:
+    """What a field of the form starts with.
+
+    Examples
+    --------
+    >>> shown_value(MORE[5], {"by": ["branch", "product"]}), shown_value(MORE[3], {"stream": True})
+    ('branch, product', 'on')
+    """
+    value = settings.get(setting.key, "")
+    if isinstance(value, bool):
+        return "on" if value else ""
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def _names(value: Any) -> Sequence[str]:
+    return [value] if isinstance(value, str) else value or []
