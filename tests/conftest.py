@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 import threading
@@ -45,7 +46,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE") or ("ci" if os.enviro
 
 
 # Tests of these folders audit, search or train; `make unit` is of functions.
-WHOLE = {"auditing", "benchmarks", "cli", "fuzz", "report", "research", "searching", "studies", "training"}
+WHOLE = {"app", "auditing", "benchmarks", "cli", "fuzz", "report", "research", "searching", "studies", "training"}
 
 
 def pytest_addoption(parser):
@@ -167,6 +168,25 @@ def full_disk():
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
     return limited
+
+
+@pytest.fixture(scope="session")
+def app_of():
+    """A context in which `evenhand app` shows a folder; it yields the address, and ends as Ctrl-C ends it."""
+    pytest.importorskip("uvicorn", reason="the extra `app` is not installed")
+
+    @contextlib.contextmanager
+    def running(folder, *options, **environment):
+        command = [sys.executable, "-m", "evenhand", "app", "--folder", str(folder), "--no-open", *options]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **environment})
+        try:
+            yield process.stdout.readline().split()[-1]
+        finally:
+            process.send_signal(signal.SIGINT)
+            assert process.wait(30) == 0
+            process.stdout.close()
+
+    return running
 
 
 @pytest.fixture

@@ -441,6 +441,7 @@ def serve(folder: Path, *, port: int = 0, ready: Callable[[str], None] = print, 
         if sys.platform != "win32":  # there, it would let others listen on the same port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(("127.0.0.1", port))
+        listening.listen()  # whoever asks before the server runs is answered then
         port = listening.getsockname()[1]
         pages = Pages(Folder(root, PrivateFolder()), Queue(root))
         app = Guard(pages.app(), token, port)

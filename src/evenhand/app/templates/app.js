@@ -32,10 +32,12 @@ async function poll() {
 if (box) setTimeout(poll, 500);
 
 const filter = document.querySelector("[data-filter]");
-filter?.addEventListener("submit", (event) => event.preventDefault());
-filter?.addEventListener("input", () => {
+function show() {
   const words = filter.elements.q.value.toLowerCase();
   const all = [...document.querySelectorAll(filter.dataset.filter)];
   for (const one of all) one.hidden = !one.textContent.toLowerCase().includes(words);
   document.getElementById("found").textContent = `${all.filter((one) => !one.hidden).length} of ${all.length} pairs`;
-});
+}
+filter?.addEventListener("submit", (event) => event.preventDefault());
+filter?.addEventListener("input", show);
+if (filter) show();

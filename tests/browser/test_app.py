@@ -1,0 +1,281 @@
+"""The whole way of an analyst through `evenhand app`."""
+
+import json
+import re
+import subprocess
+import sys
+import time
+from urllib.parse import urlsplit
+
+import numpy as np
+import pandas as pd
+import pytest
+
+pytestmark = pytest.mark.browser
+
+
+def messy(n=400, seed=0):
+    """A table as banks export it: a title, an index, money as text, sentinels."""
+    rng = np.random.default_rng(seed)
+    income, debt = rng.lognormal(10.5, 0.4, n).round(), rng.lognormal(9, 0.6, n).round()
+    sex = rng.choice(["female", "male"], n)
+    paid = (np.log(income) - 0.3 * np.log(debt) + 0.4 * (sex == "male") + rng.logistic(size=n) > 7.8).astype(int)
+    return pd.DataFrame(
+        {
+            "Unnamed: 0": range(n),
+            "income": [f"${value:,.0f}" for value in income],
+            "debt": debt,
+            "years_employed": np.where(rng.random(n) < 0.05, -999, rng.integers(0, 30, n)),
+            "sex": sex,
+            "repaid": np.where(paid == 1, "yes", "no"),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    root = tmp_path_factory.mktemp("bank")
+    messy().to_csv(root / "loans.csv", index=False)
+    messy(4000).to_csv(root / "long.csv", index=False)
+    return root
+
+
+@pytest.fixture(scope="module")
+def address(app_of, folder):
+    with app_of(folder) as found:
+        yield found
+
+
+@pytest.fixture
+def tab(chromium, address):
+    """Opens tabs; afterwards, that nothing was complained about, and that nothing else was asked."""
+    context, complaints, asked = chromium.new_context(), [], []
+
+    def opened(path="", **size):
+        page = context.new_page()
+        if size:
+            page.set_viewport_size(size)
+        page.on("console", lambda m: complaints.append(m.text) if m.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        first = urlsplit(address)
+        page.goto(f"{first.scheme}://{first.netloc}/{path}?{first.query}")
+        return page
+
+    yield opened
+    context.close()
+    assert complaints == []
+    assert {urlsplit(url).netloc for url in asked if not url.startswith(("data:", "blob:"))} == {
+        urlsplit(address).netloc
+    }
+
+
+def new_audit(page, name, table="loans.csv"):
+    """As far as the page on which everything is confirmed."""
+    page.click("header nav >> text=New audit")
+    page.select_option("#f-table", table)
+    page.fill("#f-name", name)
+    page.click("text=Next: look at the table")
+    page.click("text=Next: columns and model", timeout=120_000)
+
+
+def finished(page):
+    page.wait_for_selector("iframe[title=Report]", timeout=240_000)
+    return page.frame_locator("iframe[title=Report]")
+
+
+def test_from_a_messy_file_to_the_same_numbers_as_the_command_line(tab, folder):
+    page = tab()
+    new_audit(page, "first")
+    roles = {
+        label: page.locator("tr", has=page.get_by_text(label, exact=True)).locator("select").input_value()
+        for label in ("Unnamed: 0", "income", "debt", "sex", "repaid")
+    }
+    assert roles == {
+        "Unnamed: 0": "drop",
+        "income": "financial_features",
+        "debt": "financial_features",
+        "sex": "group",
+        "repaid": "label",
+    }
+    assert "numbers the rows from 0 to 399" in page.text_content(".roles")
+    page.check("text=Word memo")
+    page.check("text=Evidence pack")
+    page.click("text=Next: confirm")
+    page.wait_for_selector("text=yes in repaid is good for the applicant.")
+    sentence = page.text_content("dd:has-text('High scores are good')", timeout=120_000)
+    assert re.search(r"repaid is yes for \d+% of those approved at the cutoff of 0.5, and for \d+% of", sentence)
+    command = page.text_content("pre >> nth=0").strip()
+    assert command == "evenhand audit loans.csv --config audits/first/audit.toml --out audits/first"
+    page.click("text=Start the audit")
+    page.wait_for_selector("progress", timeout=60_000)
+    page.reload()  # loses nothing
+    assert page.text_content("#h-state") == "Running"
+    report = finished(page)
+    report.locator("html[data-drawn]").wait_for(timeout=60_000)
+    assert report.locator("h2", has_text="Verdict").count()
+    headline = page.text_content(".headline")
+
+    again = folder.parent / "again"
+    words = command.replace("--out audits/first", f"--out {again}").split()[1:]
+    subprocess.run([sys.executable, "-m", "evenhand", *words], cwd=folder, check=True, capture_output=True)
+    mine, theirs = (json.loads((out / "audit.json").read_text()) for out in (folder / "audits" / "first", again))
+    assert mine.pop("created") != ""
+    theirs.pop("created")
+    assert mine == theirs
+
+    for words, file in (("Word memo", "memo.docx"), ("Evidence pack", "pack.zip"), ("Numbers, JSON", "audit.json")):
+        with page.expect_download() as download:
+            page.click(f"text={words}")
+        assert download.value.suggested_filename == f"audits-first-{file}"
+        assert download.value.path().read_bytes() == (folder / "audits" / "first" / file).read_bytes()
+
+    page.click("text=Pairs to review >> nth=0")
+    n = page.locator(".pair").count()
+    assert n == len(pd.read_csv(folder / "audits" / "first" / "review.csv")) > 0
+    page.fill("input[type=search]", "no such value")
+    page.wait_for_selector(f"text=0 of {n} pairs")
+    page.fill("input[type=search]", "female")
+    page.locator(".pair summary").first.click()
+    assert page.locator(".pair[open] tbody tr").first.text_content().startswith("score")
+
+    page.click("header nav >> text=Audits")
+    assert headline in page.text_content(".audits")
+
+
+def test_two_audits_are_compared(tab, folder):
+    for seed, name in enumerate(("march", "april")):
+        messy(300, seed).to_csv(folder / "month.csv", index=False)
+        words = ["--label", "repaid", "--positive-label", "yes", "--group", "sex", "--financial", "income,debt"]
+        subprocess.run(
+            [sys.executable, "-m", "evenhand", "audit", "month.csv", *words, "--out", name],
+            cwd=folder, check=True, capture_output=True,
+        )  # fmt: skip
+    page = tab()
+    page.check("[aria-label='Compare march']")
+    page.check("[aria-label='Compare april']")
+    page.click("text=Compare the chosen audits")
+    frame = page.frame_locator("iframe[title=Comparison]")
+    frame.locator("h1", has_text="april compared with march").wait_for(timeout=120_000)
+    assert (folder / "comparisons" / "march-and-april.html").exists()
+    assert "evenhand compare march/audit.json april/audit.json" in page.text_content("pre")
+
+
+def test_runs_queue_are_canceled_and_started_again_in_two_tabs(tab, folder):
+    page, other = tab(), tab()
+    for one, name in ((page, "two"), (other, "one")):
+        new_audit(one, name, "long.csv")
+        one.click("text=Next: confirm")
+    other.click("text=Start the audit")
+    page.click("text=Start the audit")
+    assert page.text_content("#h-state") == "Waiting"
+    assert "1 audit is ahead" in page.text_content("[data-poll]")
+    other.wait_for_selector("progress", timeout=60_000)
+    other.click("text=Cancel")
+    other.wait_for_selector("text=Canceled")
+    assert not (folder / "audits" / "one" / "audit.json").exists()
+    page.wait_for_selector("h2:has-text('Running')", timeout=60_000)  # without a reload by hand
+    other.click("text=Start again")
+    finished(page)
+    finished(other)
+
+
+def test_an_audit_outlives_the_browser_and_a_killed_app(chromium, app_of, tmp_path):
+    messy().to_csv(tmp_path / "loans.csv", index=False)
+    with app_of(tmp_path) as address:
+        page = chromium.new_page()
+        page.goto(address)
+        new_audit(page, "kept")
+        page.click("text=Next: confirm")
+        page.click("text=Start the audit")
+        page.wait_for_selector("progress", timeout=60_000)
+        page.close()
+    with app_of(tmp_path) as address:  # the first was ended, and its command with it
+        page = chromium.new_page()
+        page.goto(address)
+        assert "canceled" in page.text_content(".audits")
+        page.click("text=audits/kept")
+        page.click("text=Start again")
+        finished(page)
+        page.close()
+
+
+def test_an_upload_is_deleted_unless_it_is_kept(tab, folder):
+    page = tab()
+    before = {path.name for path in folder.iterdir()}
+    for is_kept in (False, True):
+        page.click("header nav >> text=New audit")
+        table = messy(300).to_csv(index=False).encode()
+        given = {"name": "../dropped.csv", "mimeType": "text/csv", "buffer": table}
+        page.set_input_files("#f-table_file", given)
+        page.set_checked("input[name=keep]", is_kept)
+        page.click("text=Next: look at the table")
+        page.click("text=Next: columns and model", timeout=120_000)
+        if is_kept:
+            continue
+        page.click("text=Next: confirm")
+        private = page.text_content("pre >> nth=0").split()[2]
+        page.click("text=Start the audit")
+        finished(page)
+        assert not pd.io.common.file_exists(private)
+        assert {path.name for path in folder.iterdir()} - before <= {"audits"}
+    assert (folder / "dropped.csv").read_bytes() == table
+
+
+def test_by_keyboard_alone(tab, folder):
+    page = tab()
+
+    def press_until(key, selector, most=200):
+        for _ in range(most):
+            if page.evaluate("selector => document.activeElement.matches(selector)", selector):
+                return
+            page.keyboard.press(key)
+        pytest.fail(f"{selector} was not reached")
+
+    def ring():
+        return page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
+
+    press_until("Tab", "a[href='/new']")
+    assert ring() == "solid"
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/new")
+    press_until("Tab", "#f-table")
+    page.keyboard.type("long")
+    press_until("Tab", "#f-name")
+    page.keyboard.type("keys")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Next: columns and model", timeout=120_000)
+    press_until("Tab", "a.main")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/columns/**")
+    press_until("Tab", "button.main")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/confirm/**")
+    press_until("Tab", "button.main")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/audit/**")
+    page.wait_for_selector("progress", timeout=60_000)
+    press_until("Tab", "form[action^='/cancel'] button")
+    time.sleep(3)  # progress is shown anew, and the button keeps the focus
+    assert page.evaluate("document.activeElement.textContent") == "Cancel"
+    page.keyboard.press("Enter")
+    page.wait_for_selector("text=Canceled")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [390, 1440])
+def test_every_page_fits_and_can_be_read(tab, folder, width, scheme):
+    page = tab(width=width, height=844)
+    page.emulate_media(color_scheme=scheme)
+    for path in ("", "new", "file/audits/first", "columns/audits/first", "confirm/audits/first", "audit/audits/first",
+                 "pairs/audits/first", "comparison/march-and-april"):  # fmt: skip
+        page.goto(f"{page.url.split('/')[0]}//{page.url.split('/')[2]}/{path}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        unnamed = page.evaluate(
+            "[...document.querySelectorAll('input:not([type=hidden]), select, button, iframe, progress')]"
+            ".filter((e) => !(e.labels?.length || e.ariaLabel || e.textContent.trim() || e.title)).map((e) => e.name)"
+        )
+        assert unnamed == [], path
+        assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
+            "rgb(247, 248, 250)" if scheme == "light" else "rgb(18, 21, 27)"
+        )
