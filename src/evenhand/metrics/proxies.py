@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -57,7 +57,7 @@ class ProxyStrength(Plain):
     """
 
     feature: str
-    kind: str
+    kind: Literal["number", "category", "all"]
     auc: float
     low: float
     high: float

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import types
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields
@@ -10,21 +12,33 @@ from functools import cache
 from importlib.resources import files
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+_PLAIN = {str: "string", bool: "boolean", int: "integer", type(None): "null"}
+_SHARES = ("share", "auc", "confidence")
+_FIELD = re.compile(r"^(\w[\w, ]*)\n((?:    .+(?:\n|$))+)", re.MULTILINE)
 
-def schema_with(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """The schema of the audit's JSON: that of the file, and the schemas of further keys, which need not be present."""
+
+def schema_with(kinds: Iterable[type], parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The schema of the audit's JSON: that of the file, with the dataclasses that it names and with optional keys."""
     text = (files("evenhand.report") / "audit.schema.json").read_text(encoding="utf-8")
     schema: dict[str, Any] = json.loads(text)
+    for kind in kinds:
+        schema_of(kind, schema["$defs"])
     for part in parts:
         schema["properties"] |= part
     return schema
 
 
-_PLAIN = {str: "string", bool: "boolean", int: "integer", type(None): "null"}
-
-
-def schema_of(kind: Any) -> dict[str, Any]:
+def schema_of(kind: Any, known: dict[str, Any] | None = None, name: str = "") -> dict[str, Any]:
     """The JSON Schema of a dataclass, or of any type of its fields; a number may be null, as NaN is written.
+
+    Parameters
+    ----------
+    kind
+        The type.
+    known
+        Where to put the schemas of dataclasses, by their names, which are then referred to; None to nest them.
+    name
+        Name of the field, from which the range of a number follows.
 
     Examples
     --------
@@ -32,27 +46,48 @@ def schema_of(kind: Any) -> dict[str, Any]:
     >>> @dataclass
     ... class Rate:
     ...     group: str
-    ...     value: float
-    >>> schema_of(list[Rate])["items"]["properties"]
-    {'group': {'type': 'string'}, 'value': {'type': ['number', 'null']}}
+    ...     p_value: float
+    >>> schema_of(list[Rate])["items"]["properties"]["p_value"]
+    {'type': ['number', 'null'], 'minimum': 0, 'maximum': 1}
     """
     origin, inner = get_origin(kind), get_args(kind)
-    if kind is float:
-        return {"type": ["number", "null"]}
+    if kind in (float, int):
+        bounds: dict[str, Any] = {}
+        if name.startswith("p_") or name.endswith("_rate") or name in _SHARES:
+            bounds = {"minimum": 0, "maximum": 1}
+        elif (kind is int and name.startswith("n_")) or name in ("n", "n_effective", "df", "standard_error"):
+            bounds = {"minimum": 0}
+        return {"type": ["number", "null"] if kind is float else "integer", **bounds}
     if kind in _PLAIN:
         return {"type": _PLAIN[kind]}
     if origin is Literal:
         return {"enum": list(inner)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [schema_of(one) for one in inner]}
+        return {"anyOf": [schema_of(one, known, name) for one in inner]}
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return {"type": "object", "additionalProperties": schema_of(inner[1])}
+        return {"type": "object", "additionalProperties": schema_of(inner[1], known, name)}
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        return {"type": "array", "items": schema_of(inner[0])}
-    hints = get_type_hints(kind)
+        return {"type": "array", "items": schema_of(inner[0], known, name)}
+    reference = {"$ref": f"#/$defs/{kind.__name__}"}
+    if known is not None and kind.__name__ in known:
+        return reference
+    hints, said = get_type_hints(kind), inspect.getdoc(kind) or ""
+    words = {key: " ".join(text.split()) for keys, text in _FIELD.findall(said) for key in keys.split(", ")}
     names = [field.name for field in fields(kind)]
-    properties = {name: schema_of(hints[name]) for name in names}
-    return {"type": "object", "required": names, "properties": properties, "additionalProperties": False}
+    schema = {
+        "description": " ".join(said.partition("\n\n")[0].split()),
+        "type": "object",
+        "required": names,
+        "properties": {
+            key: {**schema_of(hints[key], known, key), **({"description": words[key]} if key in words else {})}
+            for key in names
+        },
+        "additionalProperties": False,
+    }
+    if known is None:
+        return schema
+    known[kind.__name__] = schema
+    return reference
 
 
 _LARGEST = 1e300  # what is larger overflows when it is squared or scaled

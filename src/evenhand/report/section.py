@@ -184,8 +184,8 @@ class Section:
         Whether its numbers are pooled over draws, if groups are known as probabilities.
     is_logged
         Whether MLflow gets its metrics; those of the four findings are logged anyway.
-    result
-        The dataclass that `of` returns; the schema of the JSON follows from it.
+    result, parts
+        The dataclass that `of` returns, and others in the summary: the schema of the JSON follows from them.
     """
 
     key: ClassVar[str]
@@ -201,6 +201,7 @@ class Section:
     is_pooled: ClassVar[bool] = False
     is_logged: ClassVar[bool] = True
     result: ClassVar[type | None] = None
+    parts: ClassVar[tuple[type, ...]] = ()
 
     def sums(self, batch: Any) -> Any:
         """What the section adds up over batches of people (`arrays.Sums`), from one of them; None for nothing."""

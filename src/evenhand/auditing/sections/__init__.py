@@ -15,6 +15,7 @@ from evenhand.auditing.sections.reasons import Reasons
 from evenhand.auditing.sections.regressions import Regressions
 from evenhand.auditing.sections.roc import Roc
 from evenhand.auditing.sections.score_gap import ScoreGap
+from evenhand.auditing.summary import Provenance
 from evenhand.auditing.sums import AuditSums
 from evenhand.report.schema import schema_with
 from evenhand.report.section import AuditChart, Section
@@ -57,4 +58,5 @@ def load_schema() -> dict[str, Any]:
     >>> schema["title"], "cec" in schema["required"]
     ('evenhand.audit/3', True)
     """
-    return schema_with(section.schema for section in SECTIONS)
+    kinds = (Provenance, *(kind for section in SECTIONS for kind in section.parts))
+    return schema_with(kinds, (section.schema for section in SECTIONS))

@@ -98,6 +98,7 @@ class Weights(Section):
 
     key, title, reads, is_pooled = "weights", "Sampling weights", "weighting", True
     under = "matching"
+    parts = (Weighting,)
     prose = (
         "Each row stands for as many people of the population as its sampling weight says. Rates, means and gaps "
         "refer to the population; numbers of people and standard errors refer to the sample. Unequal weights carry "

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import altair as alt
 import numpy as np
 
+from evenhand.auditing.evidence import SplitExcess
 from evenhand.metrics.names import METRICS
 from evenhand.report.drawing import (
     NothingToDrawError,
@@ -275,6 +276,7 @@ class Excess(Section):
 
     key, title, needs, is_logged = "excess", "Weighing and excess", ("excess",), False
     answers, more = ("weighing", "excess"), "Parts of the people, and all CEC scores"
+    parts = (SplitExcess,)
     charts = (
         AuditChart(excess, "Excess over placebo pairs", _excess, excess_table, is_wide=True),
         AuditChart(

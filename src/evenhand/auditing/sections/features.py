@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints, Sums
 from evenhand.auditing.batch import BatchFindings
-from evenhand.auditing.evidence import Evidence
+from evenhand.auditing.evidence import Evidence, FeatureEvidence, WeightDifference
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.sections.evidence import evidence_of, excess_columns, excess_metric
 from evenhand.auditing.sections.pairs import Pairs
@@ -217,6 +217,7 @@ class Features(Section):
 
     key, title, needs, is_logged = "drivers", "Feature drivers", ("excess",), False
     under = "excess"
+    parts = (FeatureEvidence, WeightDifference)
     charts = (
         AuditChart(drivers, "Features that drive the excess", _drivers, feature_table),
         AuditChart(shares, "Features behind the CEC score", _shares, feature_table),

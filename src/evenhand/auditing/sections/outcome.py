@@ -728,6 +728,10 @@ class Outcome(Section):
     """Decisions, errors and scores of each group, without matching."""
 
     key, title, more = "outcome", "Outcomes", "Scores, errors, calibration and other cutoffs"
+    parts = (
+        *(GroupOutcome, GapEstimate, ApprovalTable, ScoreDisparity, GroupErrorRates),
+        *(CutoffApprovals, SegmentedApproval, CalibrationTable),
+    )
     charts = (
         AuditChart(approvals, "Favorable decisions", _approvals, approval_table, is_detail=True),
         AuditChart(ratios, "Approval ratios", _RATIOS, approval_table, is_wide=True),

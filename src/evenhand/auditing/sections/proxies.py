@@ -112,6 +112,7 @@ class Proxies(Section):
     """How well each feature, and all together, predict the group."""
 
     key, title, under = "proxies", "Inputs that predict the group", "score-gap"
+    parts = (ProxyScreen,)
     charts = (AuditChart(proxies, "Features that predict the group", _proxies, proxy_table, is_wide=True),)
 
     prose = (

@@ -14,7 +14,7 @@ from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.reasons import BASELINE, NO_BASELINE
 from evenhand.auditing.reasons import Reasons as ReasonsGiven
 from evenhand.auditing.sums import AuditSums
-from evenhand.metrics.reason_codes import ReasonCounts
+from evenhand.metrics.reason_codes import ReasonCounts, ReasonRate
 from evenhand.report.drawing import check_any, forest, label_of
 from evenhand.report.formatting import is_number, listed, shortened
 from evenhand.report.section import AuditChart, Section, Summary
@@ -185,6 +185,7 @@ class Reasons(Section):
     """How often each reason is given to which group, and how many reasons comparable people share."""
 
     key, title, reads, more = "reasons-given", "Reason codes", "reasons", "Reasons that comparable people share"
+    parts = (ReasonRate,)
     charts = (AuditChart(reason_rates, "Reasons of declined people", _reasons, rate_table, is_wide=True),)
     words: ClassVar = {
         "principal reasons": "What counts most against a declined person, measured from the mean of approved people; "
