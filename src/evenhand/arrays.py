@@ -30,7 +30,7 @@ def text_codes(values: NDArray[np.str_]) -> tuple[tuple[str, ...], Ints]:
 class Sums:
     """Counts and sums over some people, as the fields of a dataclass; those of two parts of the people can be added.
 
-    None is nothing, mappings are added key by key, tuples place by place.
+    None is nothing, sets are united, mappings are added key by key, tuples place by place.
 
     Examples
     --------
@@ -54,6 +54,8 @@ def _added(first: Any, second: Any) -> Any:
         return second if first is None else first
     if isinstance(first, Mapping):
         return {key: _added(first.get(key), second.get(key)) for key in {**first, **second}}
+    if isinstance(first, frozenset):
+        return first | second
     if isinstance(first, tuple):
         return tuple(_added(*both) for both in zip(first, second, strict=True))
     return first + second

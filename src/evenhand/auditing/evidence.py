@@ -680,7 +680,7 @@ def estimate_evidence(
     absent = [*([] if scope.labels else ["label"]), *(["decision"] if "regimes" in lost else [])]
     splits = split_questions(design, between, present) if is_whole else []
     splits = [split for split in splits if split[0] not in absent]
-    nearest = range(1, min(present.largest_rank, N_NEAR) + 1 if is_whole else 1)
+    nearest = range(1, min(max(present.ranks, default=0), N_NEAR) + 1 if is_whole else 1)
     scores, of_features, *others = main_questions(design, present)
     questions: list[Question] = [
         *(scores, *others),

@@ -21,7 +21,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import Floats, Ints, Sums
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.estimate import (
     FEW_INDEPENDENT_PEOPLE,
@@ -215,7 +215,7 @@ def excess_by(
 
 
 @dataclass(frozen=True, eq=False)
-class ExcessMoments:
+class ExcessMoments(Sums):
     """Sums over triples, from which estimates of an excess follow; the sums of parts add up.
 
     Attributes
@@ -256,14 +256,6 @@ class ExcessMoments:
         weighted, total = design * each.unsqueeze(1), float(each.sum())
         products = (weighted.T @ design, weighted.T @ torch.as_tensor(difference))
         return cls(total if n_people is None else n_people, total, *(product.cpu().numpy() for product in products))
-
-    def __add__(self, other: ExcessMoments) -> ExcessMoments:
-        return ExcessMoments(
-            self.n_people + other.n_people,
-            self.total + other.total,
-            self.design + other.design,
-            self.product + other.product,
-        )
 
     def fit(self) -> ExcessFit:
         """The weighted regression of the differences on the controls."""

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from torch import Tensor
 
-from evenhand.arrays import Bools, Floats, Ints
+from evenhand.arrays import Bools, Floats, Ints, Sums
 from evenhand.system.threads import ONE_THREAD, Crew, Later
 
 N_BUCKETS = 1024
@@ -617,7 +617,7 @@ class _Balanced:
     n_columns: int = 1
 
     def of(self, part: Triples) -> Selection:
-        everyone = sum(self.weights.values())
+        everyone = sum(weight for _, weight in sorted(self.weights.items()))
         factor = np.zeros(max(self.weights, default=0) + 1)
         for group, weight in self.weights.items():
             factor[group] = everyone / (len(self.weights) * weight)
@@ -799,8 +799,8 @@ def main_questions(design: Design, present: Present) -> list[Question]:
 
 
 @dataclass(frozen=True)
-class Present:
-    """Which values occur among some triples, and what each group weighs; those of parts can be added."""
+class Present(Sums):
+    """Which values occur among some triples, and what each group weighs."""
 
     groups: frozenset[int]
     weights: Mapping[int, float]
@@ -808,29 +808,13 @@ class Present:
     decisions: frozenset[int]
     between: frozenset[tuple[int, int]]
     by: Mapping[str, frozenset[int]]
-    largest_rank: int
-
-    def __add__(self, other: Present) -> Present:
-        weights, by = dict(self.weights), dict(self.by)
-        for code, weight in other.weights.items():
-            weights[code] = weights.get(code, 0.0) + weight
-        for name, codes in other.by.items():
-            by[name] = by.get(name, frozenset()) | codes
-        return Present(
-            groups=self.groups | other.groups,
-            weights=dict(sorted(weights.items())),
-            labels=self.labels | other.labels,
-            decisions=self.decisions | other.decisions,
-            between=self.between | other.between,
-            by=by,
-            largest_rank=max(self.largest_rank, other.largest_rank),
-        )
+    ranks: frozenset[int]
 
 
 def values_present(parts: Parts, n_groups: int, crew: Crew = ONE_THREAD) -> Present:
     """Scan the triples for the values that occur and the weight of each group."""
     none = frozenset[int]()
-    found = Present(none, {}, none, none, frozenset(), {}, 0)
+    found = Present(none, {}, none, none, frozenset(), {}, none)
     for more in crew.in_order(lambda part: _present(part, n_groups), parts.parts()):
         found += more
     return found
@@ -846,7 +830,7 @@ def _present(part: Triples, n_groups: int) -> Present:
         decisions=_occurring(part.is_favorable.astype(np.int64)),
         between=frozenset((min(two), max(two)) for two in (divmod(code, n_groups) for code in _occurring(sides))),
         by={name: _occurring(codes) for name, codes in part.by.items()},
-        largest_rank=int(part.rank.max(initial=0)),
+        ranks=_occurring(part.rank),
     )
 
 

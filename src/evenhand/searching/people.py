@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from evenhand.arrays import Ints
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.identity import fingerprint_numbers, fingerprint_table
+from evenhand.inputs.people import People
 from evenhand.inputs.splitting import split_people, stratified_folds, units_of
-from evenhand.inputs.validation import Groups, as_clusters, as_groups, as_labels, as_table, check_columns, in_row_order
+from evenhand.inputs.validation import Groups, check_columns
 from evenhand.searching.families import with_categories
 from evenhand.searching.options import SearchSettings
 from evenhand.training.folds import ComparedFold, compare_fold, match_fold
@@ -56,16 +57,12 @@ class SearchPeople:
         clusters: Any = None,
     ) -> SearchPeople:
         """Check the people, and set some aside."""
-        table = as_table(X).reset_index(drop=True)
-        labels = as_labels(in_row_order(y, X, "y"), len(table))
-        groups = as_groups(in_row_order(sensitive_features, X, "sensitive_features"), len(table))
+        people = People.of(X, y, sensitive_features, clusters=clusters)
+        table, labels, groups = people.table.reset_index(drop=True), people.labels, people.groups
         names = [str(column) for column in table.columns]
-        financial = tuple(
-            names if financial_features is None else check_columns(financial_features, names, "`financial_features`")
-        )
-        units = np.arange(len(table))
-        if clusters is not None:
-            units = units_of(as_clusters(in_row_order(clusters, X, "clusters"), len(table)))
+        chosen = names if financial_features is None else financial_features
+        financial = tuple(check_columns(chosen, names, "`financial_features`"))
+        units = np.arange(len(table)) if people.clusters is None else units_of(people.clusters)
         searched, confirming = np.arange(len(table)), np.arange(0)
         if confirmation:
             searched, confirming = split_people(labels, groups.codes, 1 - confirmation, random_state, units)
