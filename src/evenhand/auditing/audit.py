@@ -282,8 +282,9 @@ def n_evaluations(fitted: Fitted, n_people: int) -> int:
     own, moved = (questions(fitted.explainer, is_own=is_own) for is_own in (True, False))
     n_pairs = n_people * (len(fitted.pool.groups.names) - 1)
     # People and matches, each also with the other's inputs. For triples, people from both halves of a cell and others
-    # from one, with steps of one standard deviation; and for each triple, people with the others' finances and inputs.
-    of_triples = 0 if fitted.evidence is None else 3 * (own + moved) + N_NEAR * (2 * own + 4 * moved)
+    # from one, with steps of one standard deviation; and for each triple, people with the others' finances and inputs,
+    # and the others with the person's finances.
+    of_triples = 0 if fitted.evidence is None else 3 * (own + moved) + N_NEAR * (4 * own + 6 * moved)
     return n_people * own + n_pairs * (own + 2 * moved + of_triples)
 
 

@@ -264,11 +264,12 @@ def compared_people(
 class _Scores:
     """Metrics of every triple: of the pair, of the placebo pair, and what unequal finances alone would give.
 
-    The columns of `pair` and `placebo` are cec, input gap and reasoning gap.
+    The columns of `pair` and `placebo` are cec and input gap; the reasoning gap is that of the one minus the other.
     """
 
     pair: Floats
     placebo: Floats
+    reasoning_gap: Floats
     gap: Floats
     placebo_gap: Floats
     stretch: Floats
@@ -291,7 +292,7 @@ def _by_person(scored: _Scores) -> dict[str, Floats]:
 
 
 def _is_usable(scored: _Scores) -> Bools:
-    rows = (scored.pair, scored.placebo, scored.contributions, scored.weights)
+    rows = (scored.pair, scored.placebo, scored.reasoning_gap[:, None], scored.contributions, scored.weights)
     usable: Bools = np.logical_and.reduce([np.isfinite(values).all(axis=1) for values in rows])
     return usable & np.isfinite(scored.gap) & np.isfinite(scored.placebo_gap)
 
@@ -338,7 +339,7 @@ def _triples(
         placebo_gap=scored.placebo_gap[kept],
         stretch=scored.stretch[kept],
         input_gap=scored.pair[kept, 1] - scored.placebo[kept, 1],
-        reasoning_gap=scored.pair[kept, 2] - scored.placebo[kept, 2],
+        reasoning_gap=scored.reasoning_gap[kept],
         agreement=agreement,
         agreement_control=alike[1][kept],
         n_declined=declined.astype(np.int16),
@@ -393,8 +394,9 @@ def _scored(
         )
     )
     result = _Scores(
-        pair=np.empty((n, 3)),
-        placebo=np.empty((n, 3)),
+        pair=np.empty((n, 2)),
+        placebo=np.empty((n, 2)),
+        reasoning_gap=np.empty(n),
         gap=np.empty(n),
         placebo_gap=np.empty(n),
         stretch=np.empty(n),
@@ -406,6 +408,7 @@ def _scored(
     )
     for block, part in score_triples(reference.explainer, seen, people.x, pool.x, pairs, reference.is_financial):
         result.pair[block], result.placebo[block] = _columns(part.pair), _columns(part.placebo)
+        result.reasoning_gap[block] = part.reasoning_gap.cpu().numpy()
         result.gap[block], result.placebo_gap[block] = part.gap.cpu().numpy(), part.placebo_gap.cpu().numpy()
         result.stretch[block] = part.stretch.cpu().numpy()
         result.contributions[block] = (part.pair.contributions - part.placebo.contributions).cpu()
@@ -465,8 +468,7 @@ def _leaf_people(
 
 
 def _columns(scores: PairScores) -> Floats:
-    found = (scores.cec, scores.input_gap, scores.reasoning_gap)
-    columns: Floats = torch.stack(found, dim=1).cpu().numpy()
+    columns: Floats = torch.stack([scores.cec, scores.input_gap], dim=1).cpu().numpy()
     return columns
 
 

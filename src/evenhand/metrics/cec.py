@@ -95,7 +95,7 @@ class PairScores:
     moved
         Contributions of the match's inputs in the person's context.
     swapped
-        Contributions of the person's inputs in the match's context.
+        Contributions of the person's inputs in the match's context; None if the reasoning gap is not wanted.
 
     Examples
     --------
@@ -108,7 +108,7 @@ class PairScores:
     own: Tensor
     other: Tensor
     moved: Tensor
-    swapped: Tensor
+    swapped: Tensor | None = None
 
     @property
     def cec(self) -> Tensor:
@@ -129,6 +129,7 @@ class PairScores:
 
         The same inputs, different weights: exactly 0 for a linear model.
         """
+        assert self.swapped is not None
         return (cec_scores(self.moved, self.other) + cec_scores(self.own, self.swapped)) / 2
 
     @property

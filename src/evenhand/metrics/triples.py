@@ -364,7 +364,7 @@ class Triples:
     stretch
         How much longer unequal finances alone make the explanation: see `models.scoring.TripleScores`.
     input_gap, reasoning_gap
-        Of the pair minus those of the placebo pair.
+        Of the pair minus those of the placebo pair; reasoning gaps are at the person's finances.
     agreement, agreement_control, n_declined
         Overlap of the pair's reasons minus that of the placebo pair's, and the effect of unequal finances alone on it,
         of shape (n, 2), NaN unless all three are declined; number of the person's triples for which they are known.

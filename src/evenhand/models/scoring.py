@@ -27,9 +27,7 @@ _BLOCK = {"cpu": 16_384, "cuda": 262_144}
 _STRETCH = 131_072
 
 
-def score_explained_pairs(
-    me: Explanation, them: Explanation, join: Tensor | None = None, crossed: tuple[Tensor, Tensor] | None = None
-) -> PairScores:
+def score_explained_pairs(me: Explanation, them: Explanation, join: Tensor | None = None) -> PairScores:
     """Score people and their matches, explained from the same baselines, row by row.
 
     Parameters
@@ -38,8 +36,6 @@ def score_explained_pairs(
         Explanations of the people and of their matches.
     join
         Sums inputs into the table's columns, in the type of the explanations; None if they are the same.
-    crossed
-        Contributions of the match's inputs in the person's context, and the reverse, if known.
 
     Examples
     --------
@@ -49,7 +45,10 @@ def score_explained_pairs(
     >>> score_explained_pairs(me, them).reasoning_gap.item()  # a linear model weighs alike
     0.0
     """
-    parts = (me.values, them.values, *(crossed or (me.with_inputs_of(them), them.with_inputs_of(me))))
+    return _joined_scores(join, me.values, them.values, me.with_inputs_of(them), them.with_inputs_of(me))
+
+
+def _joined_scores(join: Tensor | None, *parts: Tensor) -> PairScores:
     return PairScores(*(parts if join is None else (part @ join for part in parts)))
 
 
@@ -87,10 +86,15 @@ class TripleScores:
     neighbors differ, and is the control that `metrics.excess` removes. For a model that sees only financial features,
     it is the CEC score itself.
 
+    The weights of a model that is not additive depend on finances, too. So reasoning gaps are those of people who have
+    been given the person's finances: what still differs between their weights is not finances.
+
     Attributes
     ----------
     pair, placebo
         Scores of the person with the match, and with the placebo, from the half of the cell without the placebo.
+    reasoning_gap
+        Reasoning gap of the person and the match minus that of the person and the placebo, at the person's finances.
     gap, placebo_gap
         Financial gap of each.
     stretch
@@ -101,6 +105,7 @@ class TripleScores:
 
     pair: PairScores
     placebo: PairScores
+    reasoning_gap: Tensor
     gap: Tensor
     placebo_gap: Tensor
     stretch: Tensor
@@ -148,17 +153,22 @@ def score_triples(
         me, them, like_me = seen.person[block], seen.match[block], seen.placebo[block]
         mine = x[person[block]]
         everyone = torch.arange(len(mine), device=device)
-        with_theirs, with_placebos = (
-            explainer.explainer.explain(torch.where(is_financial, pool[rows[block]], mine), cell[block]).rows(everyone)
-            for rows in (other, placebo)
+        theirs, placebos = pool[other[block]], pool[placebo[block]]
+        with_theirs, with_placebos, as_me, placebo_as_me = (
+            explainer.explainer.explain(torch.where(is_financial, finances, others), cell[block]).rows(everyone)
+            for finances, others in ((theirs, mine), (placebos, mine), (mine, theirs), (mine, placebos))
         )
-        pair = score_explained_pairs(me, them, join, with_match)
-        null = score_explained_pairs(me, like_me, join, with_placebo)
+        pair, null = (
+            _joined_scores(join, me.values, who.values, me.with_inputs_of(who) if moved is None else moved)
+            for who, moved in ((them, with_match), (like_me, with_placebo))
+        )
+        gaps = [score_explained_pairs(me, who, join).reasoning_gap for who in (as_me, placebo_as_me)]
         yield (
             block,
             TripleScores(
                 pair,
                 null,
+                gaps[0] - gaps[1],
                 _gap(pair, with_theirs, join),
                 _gap(null, with_placebos, join),
                 _length(with_theirs, join) - _length(with_placebos, join),
@@ -205,13 +215,10 @@ def joined(blocks: Iterable[tuple[Tensor, ...]]) -> list[Tensor]:
     return [torch.cat(parts, -1) for parts in zip(*blocks, strict=True)]
 
 
-Crossed = tuple[Tensor, Tensor] | None  # inputs of the match in the context of the person, and the reverse
+def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Tensor | None, Tensor | None]]]:
+    """Blocks of triples, and what the inputs of match and placebo contribute in the context of the person, if known.
 
-
-def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Crossed, Crossed]]]:
-    """Blocks of triples, and, for match and placebo, what is known about their inputs in the context of the other.
-
-    Nothing is known if that costs as much for one as for many; otherwise it is computed for many blocks at once.
+    It is not known if that costs as much for one as for many; otherwise it is computed for many blocks at once.
     """
     own, n = seen.person.attribution, len(seen.cells)
     if not (isinstance(own, SharesContexts) and own.shares_contexts):
@@ -219,34 +226,11 @@ def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Crossed, C
         return
     for start in range(0, n, _STRETCH):
         stretch = slice(start, min(start + _STRETCH, n))
-        of_match, of_placebo, in_match, in_placebo = _crosswise(seen, stretch)
+        inputs = torch.cat([seen.match.position[stretch], seen.placebo.position[stretch]])
+        contexts = seen.person.position[stretch].repeat(2)
+        of_match, of_placebo = own.crossed(contexts, seen.match.attribution, inputs).chunk(2)
         for block in _blocks(stretch.stop - start, own):
-            known = ((of_match[block], in_match[block]), (of_placebo[block], in_placebo[block]))
-            yield slice(start + block.start, start + block.stop), known
-
-
-def _crosswise(seen: SeenTriples, part: slice) -> list[Tensor]:
-    """Inputs of match and placebo in the context of the person, and inputs of the person in the contexts of both."""
-    pairs = [
-        (seen.person, seen.match),
-        (seen.person, seen.placebo),
-        (seen.match, seen.person),
-        (seen.placebo, seen.person),
-    ]
-    found: dict[int, Tensor] = {}
-    while len(found) < len(pairs):
-        # Requests about the same explanations are combined.
-        here, there = next(pair for k, pair in enumerate(pairs) if k not in found)
-        alike = [
-            k
-            for k, (context, inputs) in enumerate(pairs)
-            if context.attribution is here.attribution and inputs.attribution is there.attribution
-        ]
-        contexts, inputs = (torch.cat([pairs[k][side].position[part] for k in alike]) for side in (0, 1))
-        assert isinstance(here.attribution, SharesContexts)
-        crossed = here.attribution.crossed(contexts, there.attribution, inputs)
-        found.update(zip(alike, crossed.chunk(len(alike)), strict=True))
-    return [found[k] for k in range(len(pairs))]
+            yield slice(start + block.start, start + block.stop), (of_match[block], of_placebo[block])
 
 
 def _gap(pair: PairScores, moved: Explanation, join: Tensor | None) -> Tensor:

@@ -290,8 +290,7 @@ def _procedure(
 
     def scored() -> Iterator[tuple[Tensor, ...]]:
         for _, part in score_triples(halved, seen, x_test, x_train, triples, is_moved):
-            reasoning = part.pair.reasoning_gap - part.placebo.reasoning_gap
-            yield part.pair.cec, part.placebo.cec, part.gap, part.placebo_gap, part.stretch, reasoning
+            yield part.pair.cec, part.placebo.cec, part.gap, part.placebo_gap, part.stretch, part.reasoning_gap
 
     nothing = own.logit[..., :0].double()
     pairs = joined((part.cec, part.reasoning_gap) for _, part in score_pairs(explainer, own, person, matches))
