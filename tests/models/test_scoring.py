@@ -75,6 +75,22 @@ def test_triples_are_scored_as_defined(compared):
         assert stretch[k].item() == pytest.approx((moved.norm() / moved_control.norm()).log().item())
 
 
+class WeighsByFinances(nn.Module):
+    def forward(self, x):
+        return torch.where(x[..., 0] > 0, 2 * x[..., 2] + x[..., 3], x[..., 2] + 2 * x[..., 3])
+
+
+def test_weights_that_depend_on_finances_alone_are_not_weighing(compared):
+    _, x, cells, halved, triples = compared
+    model = DifferentiableModel(WeighsByFinances(), "weighs by finances")
+    explainer = HalvedExplainer(Explainer(model, halved.explainer.baselines, 8, "midpoint"), halved.half)
+    parts = [part for _, part in blocks((None, x, cells, explainer, triples))]
+    (reasoning_gap,) = joined((part.reasoning_gap,) for part in parts)
+    assert reasoning_gap.abs().max() < 1e-12
+    (pair, placebo) = joined((part.pair.cec, part.placebo.cec) for part in parts)
+    assert (pair - placebo).abs().max() > 0.1
+
+
 def test_the_size_of_blocks_changes_nothing(compared, monkeypatch):
     whole = columns(compared)
     monkeypatch.setattr(scoring, "_BLOCK", {"cpu": 7})
@@ -103,7 +119,12 @@ def test_people_of_trees_seen_in_contexts_of_each_other_are_seen_as_one_by_one(t
         parts = list(score_triples(halved, seen, x, pool, triples, torch.tensor([True, True, False, False])))
         assert [part[0].start for part in parts][:5] == [0, 16, 32, 48, 50]
         return joined(
-            (scores.pair.reasoning_gap, scores.placebo.input_gap, scores.weight_difference(torch.ones(4)).mT)
+            (
+                scores.pair.input_gap,
+                scores.placebo.input_gap,
+                scores.reasoning_gap,
+                scores.weight_difference(torch.ones(4)).mT,
+            )
             for _, scores in parts
         )
 
