@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SPEC := pyproject.toml constraints.txt
+TORCH := $(shell grep '^torch==' constraints.txt)
+CPU_BUILDS := https://download.pytorch.org/whl/cpu
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: demo unit test lint type docs check bench growth scale search defaults calibrate power gaps epochs slow fuzz browser spark coverage oldest newest package sbom lock clean help
@@ -10,10 +12,15 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 help:  ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
+# For Linux, the usual index has torch with gigabytes of GPU packages. Where there is no NVIDIA card, the build without them
+# comes from PyTorch's own index; if that does not answer within five seconds, pip takes what its own index has.
 $(VENV)/.base: $(SPEC)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "evenhand needs Python 3.11 or newer; set PYTHON=")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[excel]'
+	@test "$$(uname -s)" != Linux || command -v nvidia-smi >/dev/null || { \
+	  timeout 5 $(BIN)/python -c 'from urllib.request import urlopen; urlopen("$(CPU_BUILDS)/torch/", timeout=4)' 2>/dev/null && \
+	  $(BIN)/python -m pip install --quiet --retries 1 --no-deps --index-url $(CPU_BUILDS) $(TORCH); } || true
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
@@ -105,7 +112,6 @@ coverage: $(VENV)/.dev  ## the default tests with their coverage of lines and br
 
 # The lower bounds of pyproject.toml are promises: the default tests run with exactly them.
 # Old versions among new ones warn of each other; that is not ours to mend, so warnings are no errors here.
-TORCH := $(shell grep '^torch==' constraints.txt)
 WHEELS = $(if $(PIP_FIND_LINKS),--find-links $(PIP_FIND_LINKS)) $(if $(PIP_EXTRA_INDEX_URL),--extra-index-url $(PIP_EXTRA_INDEX_URL) --index-strategy unsafe-best-match)
 oldest: $(VENV)/.release  ## the default tests with the oldest versions that pyproject.toml allows, in .venv-oldest
 	$(PYTHON) -m venv --clear $(VENV)-oldest
@@ -131,7 +137,7 @@ package: $(VENV)/.release  ## wheel and source distribution in dist/, checked, i
 	$(BIN)/python -m twine check --strict dist/*
 	for built in dist/*.whl dist/*.tar.gz; do \
 	  away=$$(mktemp -d) && $(PYTHON) -m venv $$away/venv && \
-	  $$away/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$built[excel]" && \
+	  $$away/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$built" && \
 	  (cd $$away && venv/bin/evenhand demo --no-open --out demo && test -s demo/report.html) || exit 1; \
 	  rm -rf $$away; \
 	done

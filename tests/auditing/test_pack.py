@@ -3,7 +3,6 @@
 import hashlib
 import importlib.util
 import json
-import sys
 import zipfile
 from dataclasses import replace
 
@@ -166,16 +165,6 @@ def test_the_script_of_a_pack_made_in_python_runs_the_audit(pack, planted, tmp_p
     people = planted.dataset
     again = script.reproduce(planted.model, people.X, people.y, people.group)
     assert eh.verify_pack(pack, again, tolerance=0).is_same
-
-
-def test_files_whose_extra_is_missing_are_left_out_with_a_sentence(result, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "docx", None)
-    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
-    result.to_pack(tmp_path / "pack.zip")
-    found = contents(tmp_path / "pack.zip")
-    assert set(found) == FILES - {"memo.docx", "audit.xlsx"}
-    assert "memo.docx was left out. The memo needs python-docx" in found["README.txt"].decode()
-    assert eh.verify_pack(tmp_path / "pack.zip").is_same
 
 
 def test_a_file_that_was_changed_is_named(pack, tmp_path):

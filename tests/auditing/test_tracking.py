@@ -89,9 +89,3 @@ def test_what_cannot_be_logged_leaves_no_run(result, store, monkeypatch):
     with pytest.raises(ImportError, match=r"pip install 'evenhand\[mlflow\]'"):
         result.log_to_mlflow()
     assert store.search_runs(["0"]) == []
-
-
-def test_without_the_extra_of_the_workbook_the_rest_is_logged(result, store, monkeypatch):
-    monkeypatch.setitem(sys.modules, "xlsxwriter", None)
-    run_id = result.log_to_mlflow(artifacts=["audit.json", "audit.xlsx"])
-    assert [file.path for file in store.list_artifacts(run_id, "evenhand")] == ["evenhand/audit.json"]

@@ -557,11 +557,6 @@ def test_a_library_that_is_not_installed_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(blocked))
     with pytest.raises(ModelFileError, match="needs lightgbm, which is not installed: pip install 'lightgbm'"):
         load_model(path)
-    monkeypatch.setitem(sys.modules, "skops", None)
-    with zipfile.ZipFile(tmp_path / "model.skops", "w") as archive:
-        archive.writestr("schema.json", "{}")
-    with pytest.raises(ModelFileError, match=r"needs skops, which is not installed: pip install 'evenhand\[skops\]'"):
-        load_model(tmp_path / "model.skops")
 
 
 @pytest.mark.usefixtures("own_processes")

@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
-from evenhand.exceptions import InvalidInputError, MissingExtraError
+from evenhand.exceptions import InvalidInputError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
 from evenhand.searching.candidates import repaired_people
@@ -234,13 +234,6 @@ def test_a_library_that_is_not_installed_is_named(people, monkeypatch, family):
     monkeypatch.setitem(sys.modules, family, None)
     with pytest.raises(InvalidInputError, match=f"needs the package '{family}': pip install {family}"):
         fit(family, people)
-
-
-def test_models_of_scikit_learn_are_not_saved_without_skops(people, tmp_path, monkeypatch):
-    model = fit("trees", people)
-    monkeypatch.setitem(sys.modules, "skops.io", None)
-    with pytest.raises(MissingExtraError, match=r"needs skops.*pip install 'evenhand\[skops\]'"):
-        ESTIMATORS["trees"].save(model, tmp_path)
 
 
 @pytest.mark.filterwarnings("ignore:.*too short to have a direction:evenhand.exceptions.EvenhandWarning")

@@ -18,7 +18,7 @@ from typing import Any, Protocol, TypeAlias
 from evenhand.auditing.identity import EVERYONE
 from evenhand.auditing.sections import SECTIONS
 from evenhand.auditing.summary import SCHEMA, library_versions, upgraded
-from evenhand.exceptions import ArchiveError, InvalidInputError, MissingExtraError
+from evenhand.exceptions import ArchiveError, InvalidInputError
 from evenhand.inputs.identity import fingerprint_file
 from evenhand.inputs.tables.open import fingerprint_input, name_of_input
 from evenhand.report.formatting import is_number
@@ -105,17 +105,6 @@ _WORDS = ("answer", "within_limit")
 _MOST_SHOWN = 8
 
 
-def write_files(folder: Path, writers: Writers) -> list[str]:
-    """Write files into a folder, and return a sentence for each one that needs a missing extra."""
-    left_out = []
-    for name, write in writers.items():
-        try:
-            write(folder / name)
-        except MissingExtraError as missing:
-            left_out.append(f"{name} was left out. {missing}")
-    return left_out
-
-
 def write_pack(
     path: str | os.PathLike[str],
     writers: Writers,
@@ -170,7 +159,8 @@ def write_pack(
         check = [f"  {' '.join(['evenhand verify pack.zip --data', data, *others])}"]
         settings = f"# All settings of the audit: evenhand audit DATA --config {PLAN}\n{toml_text(plan)}"
     with TemporaryDirectory() as folder:
-        left_out = write_files(Path(folder), writers)
+        for name, write in writers.items():
+            write(Path(folder) / name)
         entries: dict[str, bytes | Path] = {file.name: file for file in Path(folder).iterdir()}
         entries[FACTS] = (json.dumps(json_ready(facts), indent=2, ensure_ascii=False) + "\n").encode()
         entries[PLAN] = settings.encode()
@@ -180,7 +170,6 @@ def write_pack(
             "",
             *(f"{name:<16} {about}" for name, about in _ABOUT.items() if name in (*entries, MANIFEST)),
             "",
-            *([*left_out, ""] if left_out else []),
             "The data and the model are not in the pack. To check whether they give the same numbers:",
             *check,
             "",
@@ -527,7 +516,7 @@ def log_audit(summary: Mapping[str, Any], writers: Writers, *, run_id: str | Non
     summary
         What `AuditResult.to_dict` returns.
     writers
-        The function that writes each artifact, by name. An artifact whose extra is missing is left out.
+        The function that writes each artifact, by name.
     run_id
         Id of the run; None for the active run, or else a new one.
 
@@ -540,7 +529,8 @@ def log_audit(summary: Mapping[str, Any], writers: Writers, *, run_id: str | Non
     active = mlflow.active_run()
     is_active = active is not None and run_id in (None, active.info.run_id)
     with TemporaryDirectory() as folder:
-        write_files(Path(folder), writers)  # before a run starts, so that a failure leaves no run behind
+        for name, write in writers.items():  # before a run starts, so that a failure leaves no run behind
+            write(Path(folder) / name)
         with nullcontext(active) if is_active else mlflow.start_run(run_id=run_id, nested=active is not None) as run:
             mlflow.log_metrics(run_metrics(summary))
             mlflow.log_params(run_params(summary))

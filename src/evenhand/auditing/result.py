@@ -449,8 +449,8 @@ class AuditResult:
         run_id
             Id of the run; None for the active run, or else a new one.
         artifacts
-            Files to log, among report.html, audit.json, audit.xlsx, memo.docx and pairs.parquet; the workbook and the
-            memo need their extras. Report, workbook and pairs hold values of people.
+            Files to log, among report.html, audit.json, audit.xlsx, memo.docx and pairs.parquet. Report, workbook and
+            pairs hold values of people.
 
         Returns
         -------

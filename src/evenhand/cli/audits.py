@@ -363,7 +363,7 @@ def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callabl
     from rich.console import Console
 
     try:
-        written, missing = _write_files(result, out, further or {})
+        written = _write_files(result, out, further or {})
     except OSError as error:
         raise OSError(
             f"The audit's files could not be written to {str(out)!r}: {_why(error)}. None was written; free "
@@ -373,8 +373,6 @@ def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callabl
     Console().print(result)
     for reason, n in result.provenance.exclusions.items():
         say(f"Left out {n:,} rows: {reason}.")
-    if missing:
-        say(missing, err=True)
     say(f"\nWritten: {', '.join(map(str, written))}")
     say(f"Report: {report}")
     return report
@@ -386,15 +384,12 @@ def _why(error: BaseException) -> str:
     return _why(below) if isinstance(below, OSError) else getattr(error, "strerror", None) or str(error).rstrip(".")
 
 
-def _write_files(
-    result: AuditResult, out: Path, further: Mapping[str, Callable[[Path], None]]
-) -> tuple[list[Path], str]:
-    """Write all files or none. Return those written besides the report, and why the workbook is missing."""
-    from evenhand.exceptions import MissingExtraError
+def _write_files(result: AuditResult, out: Path, further: Mapping[str, Callable[[Path], None]]) -> list[Path]:
+    """Write all files or none, and return those written besides the report."""
     from evenhand.system.files import written_together
     from evenhand.system.terminal import PATIENCE, progress
 
-    pairs, missing = result.pairs_path, ""  # a streamed audit has already written its pairs
+    pairs = result.pairs_path  # a streamed audit has already written its pairs
     with written_together(out) as stage, progress("files", 4 + len(further), after=PATIENCE) as advance:
         if pairs is None:
             pairs = out / "pairs.parquet"
@@ -404,12 +399,8 @@ def _write_files(
         advance("numbers")
         review = result.review().map(lambda cell: f"'{cell}" if _is_formula(cell) else cell)
         review.to_csv(stage / "review.csv", index=False)
-        written = [out / "audit.json", pairs, out / "review.csv"]
-        try:
-            result.to_excel(stage / "audit.xlsx")
-            written.insert(0, out / "audit.xlsx")
-        except MissingExtraError as error:
-            missing = str(error)
+        result.to_excel(stage / "audit.xlsx")
+        written = [out / "audit.xlsx", out / "audit.json", pairs, out / "review.csv"]
         advance("workbook")
         result.to_html(stage / "report.html", pairs_file=pairs.name)
         advance("report")
@@ -417,7 +408,7 @@ def _write_files(
             write(stage / name)
             written.append(out / name)
             advance(name)
-    return written, missing
+    return written
 
 
 def _is_formula(cell: Any) -> bool:

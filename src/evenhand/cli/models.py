@@ -49,7 +49,6 @@ def search(
     """
     from evenhand.cli.audits import show_and_write
     from evenhand.cli.jobs import search_table
-    from evenhand.exceptions import MissingExtraError
     from evenhand.searching.page import left_to_gain
 
     check_given(plan, "label", "group", "financial_features")
@@ -66,12 +65,9 @@ def search(
     if result.chosen is None:
         say(f"No candidate meets every constraint.\nWritten: {page}")
         raise typer.Exit(1)
-    try:
-        saved = result.save_model(out / "model")
-        files["The chosen model"] = saved.relative_to(out).as_posix()
-        say(f"Chosen model: {saved}")
-    except MissingExtraError as error:
-        say(f"Chosen model: not saved. {error}", err=True)
+    saved = result.save_model(out / "model")
+    files["The chosen model"] = saved.relative_to(out).as_posix()
+    say(f"Chosen model: {saved}")
     chosen = result.audit()
     show_and_write(chosen, out / "audit")
     files["Its audit"] = "audit/report.html"
@@ -82,23 +78,14 @@ def search(
 
 
 def _write(result: SearchResult, out: Path) -> dict[str, str]:
-    """Write page, numbers and, where its library is installed, the workbook; the files besides the page, by title."""
-    from evenhand.exceptions import MissingExtraError
+    """Write page, numbers and workbook; the files besides the page, by title."""
     from evenhand.system.files import written_together
 
-    files = {"The search as a workbook": "search.xlsx", "Its numbers": "search.json"}
-    missing = ""
     with written_together(out) as stage:
         result.to_json(stage / "search.json")
-        try:
-            result.to_excel(stage / "search.xlsx")
-        except MissingExtraError as error:
-            missing = str(error)
-            del files["The search as a workbook"]
+        result.to_excel(stage / "search.xlsx")
         result.to_html(stage / "search.html")
-    if missing:
-        say(missing, err=True)
-    return files
+    return {"The search as a workbook": "search.xlsx", "Its numbers": "search.json"}
 
 
 def _compare(result: SearchResult, chosen: AuditResult, out: Path) -> dict[str, str]:

@@ -26,7 +26,6 @@ from evenhand.report.section import Section, Summary, lacking
 from evenhand.report.tables import INTERVAL, ShownTable, Table, shown
 from evenhand.system import __version__
 from evenhand.system.files import Archive, open_archive, time_of_writing, write_archive, write_atomically
-from evenhand.system.libraries import optional_module
 
 TEXT, TITLE, SUBTITLE, BULLET, CAPTION, TABLE = "Normal", "Title", "Subtitle", "List Bullet", "Caption", "Table Grid"
 CELL = "Table Text"  # the only style that Word does not have: none of its styles is for cells
@@ -80,10 +79,9 @@ def open_word(template: str | os.PathLike[str] | None = None) -> WordDocument:
         If the template is not a Word file, has macros, or loads something from elsewhere.
     FileNotFoundError
         If there is no such file.
-    MissingExtraError
-        If python-docx is not installed.
     """
-    docx = optional_module("docx", "The memo", "python-docx", "word")
+    import docx
+
     if template is None:
         return WordDocument(_with_house_look(docx.Document()))
     path = Path(template)
@@ -244,14 +242,17 @@ class WordDocument:
 
 def _element(tag: str, /, **attributes: str) -> Any:
     """An element of Word's XML."""
-    return _set(optional_module("docx.oxml", "The memo", "python-docx", "word").OxmlElement(tag), **attributes)
+    from docx.oxml import OxmlElement
+
+    return _set(OxmlElement(tag), **attributes)
 
 
 def _set(element: Any, /, **attributes: str) -> Any:
     """An element with attributes of Word's namespace."""
-    qualified = optional_module("docx.oxml.ns", "The memo", "python-docx", "word").qn
+    from docx.oxml.ns import qn
+
     for attribute, value in attributes.items():
-        element.set(qualified(f"w:{attribute}"), value)
+        element.set(qn(f"w:{attribute}"), value)
     return element
 
 
@@ -303,7 +304,8 @@ def _unbroken(column: Sequence[Sequence[str]], *, is_number: bool, longest_head:
 
 def _with_house_look(document: Any) -> Any:
     """The style without a template, and of styles that a template does not have."""
-    shared = optional_module("docx.shared", "The memo", "python-docx", "word")
+    from docx import shared
+
     document.styles.add_style(CELL, _PARAGRAPH).base_style = document.styles[TEXT]
     sizes = {TEXT: 10, TITLE: 20, SUBTITLE: 10.5, CELL: 8, CAPTION: 8.5, "Footer": 8.5}
     sizes |= dict(zip(_HEADINGS, (14, 12, 10.5), strict=True))
@@ -441,8 +443,6 @@ def write_memo(
     ------
     InvalidInputError
         If the template is not a Word file or has macros, or the name does not end in .docx.
-    MissingExtraError
-        If python-docx is not installed.
     """
     if Path(path).suffix.lower() != ".docx":
         raise InvalidInputError(f"A memo is written as .docx, got {Path(path).name!r}; change the extension.")

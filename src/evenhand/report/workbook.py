@@ -18,7 +18,6 @@ from evenhand.report.page import audited_table, finding_table, glossary, scope_t
 from evenhand.report.section import Section, Summary, sheets_of
 from evenhand.report.tables import SIGNIFICANT, Highlight, Kind, Table, significance_flag, values_of
 from evenhand.system.files import time_of_writing, write_atomically
-from evenhand.system.libraries import optional_module
 
 MAX_PAIRS = 1_048_575
 """Number of rows of an Excel sheet below its heading."""
@@ -126,8 +125,6 @@ def write_workbook(
     ------
     InvalidInputError
         If there are more pairs than a sheet has rows.
-    MissingExtraError
-        If xlsxwriter is not installed.
     """
     if len(pairs) > MAX_PAIRS:
         raise InvalidInputError(
@@ -245,8 +242,6 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
 
     Raises
     ------
-    MissingExtraError
-        If xlsxwriter is not installed.
     OSError
         If the file cannot be written.
 
@@ -259,7 +254,8 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
     >>> file.exists()
     True
     """
-    xlsxwriter = optional_module("xlsxwriter", "The workbook", "xlsxwriter", "excel")
+    import xlsxwriter
+
     options = {
         "constant_memory": True,
         "strings_to_formulas": False,

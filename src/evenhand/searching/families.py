@@ -40,7 +40,6 @@ from evenhand.models.trees.ensemble import CATEGORY_SET, TreeEnsemble, levels
 from evenhand.models.trees.libraries import tree_library
 from evenhand.report.formatting import listed
 from evenhand.system.files import write_atomically, write_text
-from evenhand.system.libraries import optional_module
 from evenhand.system.threads import one_thread_each
 from evenhand.training import repairs as fairshap
 from evenhand.training.repairs import reweighing
@@ -420,14 +419,9 @@ class EstimatorFamily(ABC):
         """
 
     def save(self, model: Any, path: Path) -> Path:
-        """Write a model as a file that `evenhand.load_model` opens, whole or not at all; a folder gets ``model.*``.
+        """Write a model as a file that `evenhand.load_model` opens, whole or not at all; a folder gets ``model.*``."""
+        from skops import io as skops_io
 
-        Raises
-        ------
-        MissingExtraError
-            If the model is of scikit-learn and skops is not installed.
-        """
-        skops_io = optional_module("skops.io", "Saving a model of scikit-learn", "skops", "skops")
         file = _file_in(path, ".skops")
         with write_atomically(file) as temporary:
             skops_io.dump(model, temporary)

@@ -290,8 +290,6 @@ class SearchResult:
         ------
         InvalidInputError
             If no candidate meets the constraints.
-        MissingExtraError
-            If the model is of scikit-learn and skops is not installed.
         """
         family = self.tried[self._need_chosen()].family
         if family == "network":

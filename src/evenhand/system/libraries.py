@@ -33,9 +33,9 @@ def optional_module(module: str, what: str, package: str, extra: str) -> Any:
 
     Examples
     --------
-    >>> optional_module("no_such_module", "The workbook", "xlsxwriter", "excel")
+    >>> optional_module("no_such_module", "The memory", "cobweb", "attic")
     Traceback (most recent call last):
-    evenhand.exceptions.MissingExtraError: The workbook needs xlsxwriter, which is not installed: pip install ...
+    evenhand.exceptions.MissingExtraError: The memory needs cobweb, which is not installed: pip install ...
     """
     try:
         return import_module(module)
@@ -45,10 +45,12 @@ def optional_module(module: str, what: str, package: str, extra: str) -> Any:
         ) from error
 
 
-_REQUIRED = ("torch", "numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "narwhals", "statsmodels", "altair")
+_REQUIRED = (
+    "torch", "numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "narwhals", "statsmodels", "altair", "skops",
+)  # fmt: skip
 _OPTIONAL = (
-    "numba", "xgboost", "xgboost-cpu", "lightgbm", "catboost", "onnxruntime", "skops", "dask", "pyspark", "duckdb",
-    "deltalake", "xlsxwriter", "python-docx", "fairlearn", "shap",
+    "numba", "xgboost", "xgboost-cpu", "lightgbm", "catboost", "onnxruntime", "dask", "pyspark", "duckdb",
+    "deltalake", "fairlearn", "shap",
 )  # fmt: skip
 
 

@@ -191,7 +191,6 @@ def test_the_sample_of_pairs_has_the_strongest_and_both_peoples_values(
 
 
 def test_outputs_are_written_by_the_same_code(tmp_path, model, people, streamed):
-    pytest.importorskip("xlsxwriter")
     found = streamed(model, people, tmp_path)
     found.to_json(tmp_path / "audit.json")
     data = json.loads((tmp_path / "audit.json").read_text())

@@ -1,7 +1,6 @@
 """Files of every kind are read alike, in memory and in batches."""
 
 import datetime as dt
-import sys
 
 import numpy as np
 import pandas as pd
@@ -13,7 +12,7 @@ import pytest
 import xlsxwriter
 
 from evenhand.auditing.streaming.source import open_source
-from evenhand.exceptions import DataFileError, MissingExtraError
+from evenhand.exceptions import DataFileError
 from evenhand.inputs.tables import open_table, read_table, typed
 
 TABLE = pd.DataFrame({"income": [1.5, 2.0, 3.0, 4.0], "sex": ["m", "f", None, "m"], "paid": [1, 0, 1, 1]})
@@ -83,17 +82,6 @@ def test_other_files_are_refused(tmp_path, name, content, message):
 def test_an_absent_file_is_named():
     with pytest.raises(DataFileError, match=r"no file 'nowhere\.csv'"):
         read_table("nowhere.csv")
-
-
-@pytest.mark.parametrize(
-    ("name", "module", "library"),
-    [("a.xlsx", "python_calamine", "python-calamine"), ("a.sav", "pyreadstat", "pyreadstat")],
-)
-def test_a_missing_library_is_named_with_its_extra(tmp_path, monkeypatch, name, module, library):
-    path = write(tmp_path / name)
-    monkeypatch.setitem(sys.modules, module, None)
-    with pytest.raises(MissingExtraError, match=rf"needs {library}, .*pip install 'evenhand\[readers\]'"):
-        read_table(path)
 
 
 @pytest.mark.parametrize("ending", ["csv", "parquet"])

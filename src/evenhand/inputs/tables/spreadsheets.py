@@ -18,7 +18,6 @@ from evenhand.inputs.tables.arrow import ArrowFile
 from evenhand.inputs.tables.columns import is_text, texts_where
 from evenhand.inputs.tables.raw import LocalFile, LocalTable, Seen, check_names, header_row, named, reading
 from evenhand.system.files import PrivateFolder
-from evenhand.system.libraries import optional_module
 from evenhand.system.processes import run_limited
 
 _EXACT = 2.0**53
@@ -95,10 +94,11 @@ class Workbook(LocalTable):
 
     def __init__(self, file: LocalFile, options: ReadOptions) -> None:
         super().__init__(file)
-        calamine = optional_module("python_calamine", "An Excel workbook", "python-calamine", "readers")
+        from python_calamine import CalamineWorkbook
+
         with reading(self.where):
             with io.BufferedReader(file.stream()) as content:
-                book = calamine.CalamineWorkbook.from_filelike(content)
+                book = CalamineWorkbook.from_filelike(content)
             sheet, rows = _chosen_sheet(book, options.sheet, self.where)
         place = header_row([[_text(cell) for cell in row] for row in rows[:50]])
         body = [row for row in rows[place + 1 :] if any(cell != "" for cell in row)]
@@ -205,7 +205,8 @@ class StatisticsFile(LocalTable):
 
     def __init__(self, file: LocalFile) -> None:
         super().__init__(file)
-        pyreadstat = optional_module("pyreadstat", f"A {file.path.suffix} file", "pyreadstat", "readers")
+        import pyreadstat
+
         self._reader = getattr(pyreadstat, READERS[file.path.suffix.lower()])
         self.schema = self._read(0, 1).schema
         check_names(self.schema.names, file.name)

@@ -206,14 +206,10 @@ def checked_content(file: Path) -> bytes:
     Raises
     ------
     ModelFileError
-        If skops is not installed, or the file is damaged or contains types that are not trusted.
+        If the file is damaged or contains types that are not trusted.
     """
-    try:
-        from skops import io as skops_io
-    except ImportError as error:
-        raise ModelFileError(
-            f"{str(file)!r} needs skops, which is not installed: pip install 'evenhand[skops]'."
-        ) from error
+    from skops import io as skops_io
+
     try:
         content = file.read_bytes()
         schema = _checked_schema(content)

@@ -21,7 +21,7 @@ _MISSING = 0.05  # share of values
 _MADE_UP = 512  # people
 
 
-_PACKAGES = {"onnx": "evenhand[onnx]", "pmml": "evenhand[pmml]", "skops": "evenhand[skops]"}
+_PACKAGES = {"onnx": "evenhand[onnx]", "pmml": "evenhand[pmml]"}
 
 
 def read(library: str, source: str, folder: str) -> dict[str, Any]:
