@@ -30,8 +30,9 @@ import evenhand as eh
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.splitting import sample_people, stratified_folds
 from evenhand.models.gradient import DifferentiableModel
+from evenhand.research.paper import PAPER
 from evenhand.searching.choice import mean_interval
-from evenhand.training import PAPER_SETTINGS, TrainingSettings, train
+from evenhand.training import TrainingSettings, train
 from evenhand.training.folds import Fold, match_fold, stack_tables
 
 DATASETS = ("german", "adult", "hmda", "taiwan")
@@ -39,7 +40,9 @@ FOLDS, SEEDS = 5, (10, 11, 12)
 TEST_SHARE = 1 / (FOLDS - 1)
 MOST_AUC_LOST, MOST_RATE_CHANGED = 0.01, 0.02
 METRICS = ("auc", "positive_rate", "eo_gap", "weighing", "reasoning_gap", "score_gap")
-PAPER_WEIGHTS = {name: PAPER_SETTINGS[name] for name in PAPER_SETTINGS if name not in ("method", "n_steps")}
+PAPER_WEIGHTS = {
+    name: PAPER.training[name] for name in ("objective", "cec_weight", "equalized_odds_weight", "least_explained")
+}
 SETTINGS: dict[str, dict[str, Any]] = {
     "unconstrained": {"cec_weight": 0.0, "equalized_odds_weight": 0.0},
     "default": {},

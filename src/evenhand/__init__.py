@@ -35,12 +35,14 @@ if TYPE_CHECKING:
     from evenhand.matching import match_diagnostics, match_pairs
     from evenhand.metrics.cec import assign_regimes, cec_scores
     from evenhand.models.files import load_model
+    from evenhand.research.paper import PAPER
     from evenhand.searching import SearchOptions, SearchResult, search
     from evenhand.system.libraries import show_versions
     from evenhand.training import cec_loss
     from evenhand.training.classifier import CECClassifier
 
 __all__ = [
+    "PAPER",
     "AuditOptions",
     "AuditResult",
     "CECClassifier",
@@ -91,6 +93,7 @@ __all__ = [
 
 # The module of each public name. Loaded on first use: `evenhand --help` must not wait for torch.
 _HOME = {
+    "PAPER": "evenhand.research.paper",
     "AuditOptions": "evenhand.auditing.options",
     "AuditResult": "evenhand.auditing.result",
     "CECClassifier": "evenhand.training.classifier",

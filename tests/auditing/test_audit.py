@@ -36,7 +36,7 @@ def result(people):
 
 
 def audit_the_slow_way(model, X, y, group, reference, n_steps):
-    """Definition 2, Principle 1 and Definition 4 with scikit-learn and captum, a person at a time."""
+    """Definition 2, Principle 1 and Definition 3 with scikit-learn and captum, a person at a time."""
     model = model.double().eval()
     X_ref, y_ref, group_ref = reference
     scaler = StandardScaler().fit(X_ref[:, :3])

@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 import typer
 
+import evenhand as eh
 from evenhand import cli
 
 pytestmark = pytest.mark.integration
@@ -141,6 +142,21 @@ def test_a_toml_file_holds_the_options_and_options_win(evenhand, loans, tmp_path
     assert settings["consistency_threshold"] == 0.4
     assert settings["max_distance"] == 3.0
     assert settings["random_state"] == 1
+
+
+def test_the_papers_mode_is_one_option_that_others_override(evenhand, loans, tmp_path):
+    arguments = ["--paper", "--epochs", 8, "--out", tmp_path / "model"]
+    code, _, err = evenhand("train", loans, *BASICS, *arguments)
+    assert code == 0, err
+    model = eh.CECClassifier.load(tmp_path / "model").get_params()
+    assert {name: model[name] for name in eh.PAPER.training} == {**eh.PAPER.training, "hidden": [128, 64], "epochs": 8}
+
+    code, _, err = evenhand("audit", loans, *BASICS, "--paper", "--consistency-threshold", 0.4, "--out", tmp_path)
+    assert code == 0, err
+    settings = json.loads((tmp_path / "audit.json").read_text())["settings"]
+    expected = {"decision_threshold": 0.5, "max_distance": None, "ties": "row", "evidence": False, "n_steps": 32}
+    assert {name: settings[name] for name in expected} == expected
+    assert (settings["method"], settings["consistency_threshold"]) == ("midpoint", 0.4)
 
 
 def test_a_fault_is_told_apart_from_a_crossed_gate(evenhand, monkeypatch):

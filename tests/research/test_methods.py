@@ -38,7 +38,7 @@ from evenhand.research.methods.inprocessing import (
 )
 from evenhand.research.methods.method import train_network
 from evenhand.research.methods.processing import QuantileRepair
-from evenhand.training import PAPER_SETTINGS
+from evenhand.research.paper import PAPER
 
 pytestmark = pytest.mark.integration
 
@@ -445,4 +445,4 @@ def test_importing_the_methods_loads_no_optional_library():
 
 def test_the_papers_method_has_the_papers_settings():
     own = CEC().classifier.get_params()
-    assert {name: own[name] for name in PAPER_SETTINGS} == dict(PAPER_SETTINGS)
+    assert {name: own[name] for name in PAPER.training} == dict(PAPER.training)

@@ -75,12 +75,22 @@ def test_the_defaults_are_the_papers():
 
 
 def test_our_own_training_can_be_chosen():
-    fast = ProtocolSettings().with_fast_training()
-    assert (fast.training_integration, fast.training_steps) == ("segments", 1)
+    ours = ProtocolSettings().with_segments()
+    assert (ours.training_integration, ours.training_steps) == ("segments", 1)
+    assert (ours.integration, ours.n_steps) == ("segments", 8)
 
 
 @pytest.mark.parametrize(
-    "change", [{"epochs": 2}, {"consistency_threshold": 0.2}, {"random_state": 1}, {"cec_every": 2}]
+    "change",
+    [
+        {"epochs": 2},
+        {"consistency_threshold": 0.2},
+        {"random_state": 1},
+        {"cec_every": 2},
+        {"match_pool": "test"},
+        {"ties": "random"},
+        {"encoding": "unscaled"},
+    ],
 )
 def test_any_setting_changes_the_fingerprint(prepared, change):
     assert run_fingerprint(prepared, TINY) != run_fingerprint(prepared, replace(TINY, **change))

@@ -261,7 +261,8 @@ def test_runs_are_never_mixed_in_a_table(rows, tmp_path):
 
 
 def test_two_methods_on_german(tmp_path):
-    done = reproduce("german", "cec,unconstrained", folds=2, quick=True, out=tmp_path, n_jobs=1)
+    quick = ProtocolSettings.quick(n_folds=2)
+    done = reproduce("german", "cec,unconstrained", settings=quick, out=tmp_path, n_jobs=1)
     assert {(r.method, r.fold) for r in done.rows} == {(m, f) for m in ("cec", "unconstrained") for f in (0, 1)}
     cec = {m: np.mean([r.metrics["cec"] for r in done.rows if r.method == m]) for m in ("cec", "unconstrained")}
     assert cec["cec"] < cec["unconstrained"]
@@ -270,7 +271,7 @@ def test_two_methods_on_german(tmp_path):
     assert "do not quote" in html
     assert "1,000 people" in html
     before = (tmp_path / "results.jsonl").read_text()
-    reproduce("german", ["unconstrained"], folds=2, quick=True, out=tmp_path)
+    reproduce("german", ["unconstrained"], settings=quick, out=tmp_path)
     assert (tmp_path / "results.jsonl").read_text() == before  # nothing was run again
 
 
@@ -292,12 +293,12 @@ def test_options_reach_the_loader_and_the_settings(tmp_path, monkeypatch):
     monkeypatch.setattr(reproduction, "load_dataset", load)
     monkeypatch.setattr(reproduction, "run_protocol", run)
     hmda = {"states": ["NY"], "year": 2024, "include_post_decision": True}
-    reproduce("all", out=tmp_path, fast_training=True, has_grid=True, **hmda)
+    reproduce("all", out=tmp_path, settings=ProtocolSettings().with_segments(), has_grid=True, **hmda)
     assert [name for name, _ in asked[::2]] == ["german", "adult", "synthetic", "hmda"]
     assert asked[6][1] == hmda
     assert asked[0][1] == {}
     methods, settings, options = asked[1]
-    assert methods == list(method_names())
+    assert methods == list(SEVEN)
     assert settings.training_integration == "segments"
     assert (options["has_ablation"], options["has_grid"]) == (True, True)
     assert asked[3][2]["has_grid"] is False

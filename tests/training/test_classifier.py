@@ -17,7 +17,7 @@ from sklearn.utils.validation import _num_samples
 
 import evenhand as eh
 from evenhand.exceptions import EvenhandWarning, InvalidInputError, ModelFileError
-from evenhand.training import PAPER_SETTINGS, Trainer
+from evenhand.training import Trainer
 from evenhand.training.classifier import CECClassifier
 
 # Networks trained for three epochs decide the same for everyone; one test below asks for just that warning.
@@ -158,11 +158,11 @@ def test_early_stopping_keeps_the_best_epoch(small):
 
 
 # The paper's objective, integrated at the cost of a test.
-PAPER = {**PAPER_SETTINGS, "method": "segments", "n_steps": 1}
+PAPER = {**eh.PAPER.training, "method": "segments", "n_steps": 1}
 
 
 def test_the_papers_objective_approves_everyone_on_german_credit_and_says_so(german):
-    model = CECClassifier(financial_features=german.financial_features, encoding="ordinal", device="cpu", **PAPER)
+    model = CECClassifier(financial_features=german.financial_features, device="cpu", **PAPER)
     with pytest.warns(EvenhandWarning, match=r"\(almost\) constant: .* are favorable, 70\.0% of labels are"):
         model.fit(german.X, german.y, sensitive_features=german.group)
 
@@ -179,7 +179,8 @@ def test_the_papers_objective_approves_everyone_on_german_credit_and_says_so(ger
     ids=["defaults", "paper", "a tenth of the paper's weights", "the paper's weights, held off"],
 )
 def test_weights_that_are_about_to_collapse_the_model_are_named_half_way(german, encoding, changes, warns):
-    model = CECClassifier(financial_features=german.financial_features, encoding=encoding, device="cpu", **changes)
+    changes = {**changes, "encoding": encoding, "device": "cpu"}
+    model = CECClassifier(financial_features=german.financial_features, **changes)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model.fit(german.X, german.y, sensitive_features=german.group)

@@ -4,7 +4,7 @@ Integrated gradients factor as IG(x; b) = (x - b) * g(x), with g the gradient av
 from the baseline b to x. Everything downstream is computed from g:
 
 ``midpoint``
-    the paper's rule: the gradient at the middles of `n_steps` equal steps.
+    the gradient at the middles of `n_steps` equal steps, as in the reproduction of the paper, which names no rule.
 ``segments``
     each activation's mean slope over each of `n_steps` segments. Complete for any number of segments, more
     accurate than ``midpoint`` with eight times as many steps, and differentiable in the biases of a ReLU network.
@@ -304,7 +304,7 @@ def integrated_gradients(
     n_steps
         Number of steps along the path; ignored by ``exact``.
     method
-        ``"segments"``, ``"midpoint"`` (the paper's) or ``"exact"`` (ReLU networks).
+        ``"segments"``, ``"midpoint"`` or ``"exact"`` (ReLU networks).
 
     Raises
     ------

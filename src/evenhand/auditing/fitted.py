@@ -125,7 +125,8 @@ class Fitted:
             n_orders = needed_permutations(explainer, *tried, settings.sampling_error)
             explainer, settings = with_permutations(explainer, n_orders), replace(settings, n_permutations=n_orders)
         F = model.financial_table(pool.table, financial)
-        matcher = MatchReference.of(F, pool.labels, names, missing=missing, device=device, keys=pool.identity.content)
+        keys = pool.identity.content if settings.ties == "content" else None
+        matcher = MatchReference.of(F, pool.labels, names, missing=missing, device=device, keys=keys)
         is_financial = model.is_financial(list(pool.table.columns), financial)
         return cls(
             model=explainer.model,

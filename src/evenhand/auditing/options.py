@@ -81,6 +81,7 @@ if TYPE_CHECKING:
 
 Engine = Literal["local", "threads", "processes", "dask", "spark"]
 Favorable = Literal["high", "low"]
+Ties = Literal["content", "row"]
 ReasonMapLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 FindingKey = Literal["score_gap", "inputs", "weighing", "excess"]
 """The four findings of an audit."""
@@ -109,7 +110,11 @@ class AuditOptions:
     consistency_threshold
         CEC score above which the reasoning counts as different.
     max_distance
-        Matches farther than this, in standard deviations of the financial features, are left out; None for no limit.
+        Matches farther than this, in standard deviations of the financial features, are left out; None for no limit,
+        and 0 for financial twins only.
+    ties
+        Which of equally near people is the match: the first by ``"content"``, whatever the order of rows, or the
+        lowest ``"row"`` of the reference.
     attribution
         ``"auto"`` for an exact method if the model has one; or one of ``"integrated_gradients"``, ``"linear"``,
         ``"additive"``, ``"tree_shap"`` and ``"sampled_shapley"``. The result's settings say which was used.
@@ -174,6 +179,7 @@ class AuditOptions:
     max_distance: float | None = option(
         None, "Largest distance between a person and their match, in standard deviations."
     )
+    ties: Ties = option("content", "Of equally near people, match the first by content, or the lowest row.")
     attribution: AttributionChoice = option(
         "auto", "auto, integrated_gradients, linear, additive, tree_shap or sampled_shapley; auto picks the best."
     )
@@ -237,6 +243,8 @@ class AuditOptions:
                 raise InvalidInputError(f"{_named(name)} must be a number in [0, 1], got {value!r}.")
         if self.favorable not in (None, "high", "low"):
             raise InvalidInputError(f"{_named('favorable')} must be 'high' or 'low', got {self.favorable!r}.")
+        if self.ties not in get_args(Ties):
+            raise InvalidInputError(f"{_named('ties')} must be 'content' or 'row', got {self.ties!r}.")
 
     @property
     def approval_threshold(self) -> float:

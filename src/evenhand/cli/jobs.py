@@ -205,7 +205,7 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
         )
     options = part_of(plan, AuditOptions)
     if model is None:
-        result = _fit_and_audit(people, options)
+        result = _fit_and_audit(people, options, as_paper=plan.paper)
     else:
         if features is None and not plan.columns:
             unsettled = unsettled_columns(model, audited_model(model, options, people.table), people.table)
@@ -407,11 +407,13 @@ def search_table(path: Any, plan: SearchPlan, checkpoint: Path) -> tuple[SearchR
 
 def train_table(path: Any, plan: TrainPlan) -> tuple[CECClassifier, list[str]]:
     """Fit a classifier on the applicants of a file; return it with notes on rows left out and how cells were read."""
+    from evenhand.research.paper import PAPER
     from evenhand.training.classifier import CECClassifier
 
     people, notes = _applicants(path, plan)
     # Options of `evenhand train` are parameters of the same name, but `encoding` is that of the file.
-    own = {name: getattr(plan, name) for name in CECClassifier().get_params() if hasattr(plan, name)}
+    own = dict(PAPER.training) if plan.paper else {}
+    own |= {name: getattr(plan, name) for name in CECClassifier().get_params() if hasattr(plan, name)}
     own |= {"encoding": plan.categories, "financial_features": list(plan.financial_features), "progress": True}
     model = CECClassifier(**own)
     return model.fit(people.table, people.labels, sensitive_features=people.group_of_each), [*notes, *_left_out(people)]
@@ -447,8 +449,9 @@ def _applicants(
     return people, notes
 
 
-def _fit_and_audit(people: People, options: AuditOptions) -> AuditResult:
+def _fit_and_audit(people: People, options: AuditOptions, *, as_paper: bool = False) -> AuditResult:
     """Fit a plain network on some of the people, and audit it on the others."""
+    from evenhand.research.paper import PAPER
     from evenhand.training.classifier import CECClassifier
 
     ReasonMap.of(options.reason_map, list(people.table.columns))  # rejected before a network is fitted
@@ -458,6 +461,7 @@ def _fit_and_audit(people: People, options: AuditOptions) -> AuditResult:
         financial_features=list(options.financial_features),
         cec_weight=0.0,
         equalized_odds_weight=0.0,
+        encoding=PAPER.encoding if as_paper else "onehot",
         random_state=options.random_state,
         progress=True,
     )

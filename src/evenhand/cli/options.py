@@ -156,6 +156,9 @@ class SearchPlan(SearchOptions, TablePlan):
 class TrainPlan(TablePlan):
     """All options of `evenhand train`, on the command line or in a TOML file."""
 
+    paper: bool = option(
+        False, "Train as the paper does: weights of 1, 32 midpoints, integer codes. Other options override it.", "Goal"
+    )
     objective: str = option(
         "reasoning_gap", "What is lowered: reasoning_gap, reasoning_excess, excess, or cec, the paper's.", "Goal"
     )
@@ -177,6 +180,11 @@ class TrainPlan(TablePlan):
 class AuditPlan(MainColumns, ReadOptions, QueryOptions, StreamOptions, GivenOptions, AuditOptions, ColumnOptions):
     """All options of `evenhand audit`, on the command line or in a TOML file."""
 
+    paper: bool = option(
+        False,
+        "Only what the paper defines: decisions at 0.5, 32 midpoints, the lowest row of equally near people, no "
+        "evidence, and integer codes if a network is fitted. Other options override it.",
+    )
     label: str = option("", "Column of the true outcome. With a model, it may be left out: then finances alone match.")
     outcomes: tuple[str, ...] = option(
         (), "Columns of additional outcomes to regress, such as a price; they are not inputs: a,b."
@@ -257,7 +265,7 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
                 if name in names and value is not None:
                     is_added = name in values and name not in only | _REPLACED
                     values[name] = _joined(values[name] if is_added else None, _value(name, value, plan))
-            command(**rest, plan=plan(**values))
+            command(**rest, plan=plan(**_with_paper(values, plan)))
 
         parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *options)]
         run.__name__, run.__doc__ = command.__name__, command.__doc__
@@ -306,7 +314,8 @@ _PANELS = {
     ),
     "People": ("reference", "reference_group", "quick", "group_probabilities", "draws", "group_threshold"),
     "Evidence": (
-        *("evidence", "regressions", "limits", "max_distance", "consistency_threshold", "reason_map", "n_reasons"),
+        *("evidence", "paper", "regressions", "limits", "max_distance", "ties", "consistency_threshold", "reason_map"),
+        "n_reasons",
         "random_state",
     ),
     "Output": ("fail_on", "memo", "template", "pack"),
@@ -418,7 +427,18 @@ def plan_from_toml(path: Path | None, plan: type[Plan]) -> Plan:
         If the file is missing or not TOML, a key is unknown or has the wrong type, or it decides what only the command
         line may: what is trusted, read from elsewhere, or sent away.
     """
-    return plan(**_from_toml(path, plan))
+    return plan(**_with_paper(_from_toml(path, plan), plan))
+
+
+def _with_paper(values: dict[str, Any], plan: type) -> dict[str, Any]:
+    """The values with those of the paper, if the user wants them, where the user gives none."""
+    if not values.get("paper"):
+        return values
+    from evenhand.research.paper import PAPER
+
+    paper = vars(PAPER.audit) if plan is AuditPlan else {**PAPER.training, "categories": PAPER.encoding}
+    names = {option.name for option in fields(plan)} - {"encoding"}  # which is the file's
+    return {**{name: value for name, value in paper.items() if name in names}, **values}
 
 
 def _from_toml(path: Path | None, plan: type) -> dict[str, Any]:

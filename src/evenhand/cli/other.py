@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -103,12 +103,23 @@ def data_fetch(
 
 def reproduce(
     dataset: Annotated[str, typer.Option(help="german, adult, synthetic or hmda; several as a,b; or all.")] = "german",
-    methods: Annotated[str | None, typer.Option(help="Methods to compare: a,b; all by default.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods to compare: a,b; or all, with FairSHAP. [default: the paper's seven]")
+    ] = None,
     folds: Annotated[int, typer.Option(help="Folds of the cross-validation.")] = 5,
+    encoding: Annotated[
+        str, typer.Option(help="Categories as ordinal (standardized) or unscaled codes, or onehot.")
+    ] = "ordinal",
+    rule: Annotated[
+        str,
+        typer.Option(help="Integration: midpoint, 32 steps everywhere; or segments, 1 in training and 8 in audits."),
+    ] = "midpoint",
+    match_pool: Annotated[
+        str, typer.Option(help="Match test people with the train fold, or within the test fold.")
+    ] = "train",
+    ties: Annotated[str, typer.Option(help="Of equally near people, match the lowest row, or one at random.")] = "row",
+    consistency_threshold: Annotated[float, typer.Option(help="CEC score above which reasoning differs.")] = 0.3,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer epochs, to check that everything runs.")] = False,
-    fast_training: Annotated[
-        bool, typer.Option("--fast-training", help="Train CEC with this library's attributions instead of the paper's.")
-    ] = False,
     grid: Annotated[bool, typer.Option("--grid", help="Also run the 6 x 6 lambda settings on German Credit.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "cpu",
     out: Annotated[Path, typer.Option(help="Folder for results, tables, charts and the page.")] = Path("reproduction"),
@@ -117,31 +128,43 @@ def reproduce(
     post_decision: Annotated[
         bool, typer.Option("--post-decision", help="Keep the HMDA fields that are known only after the decision.")
     ] = False,
+    positive_share: Annotated[float, typer.Option(help="Share of favorable labels in the synthetic data.")] = 0.5,
     random_state: Annotated[int, typer.Option(help="Seed.")] = 0,
 ) -> None:
-    """Compare the paper's seven methods, and FairSHAP, on its datasets: tables, charts and a page.
+    """Compare the paper's seven methods on its datasets, with the choices it leaves open: tables, charts and a page.
 
     \b
     Example:
       evenhand reproduce --dataset german --methods cec,unconstrained \\
           --folds 2 --quick --out reproduction
     """
+    from evenhand.research.reproduction.protocol import ProtocolSettings
     from evenhand.research.reproduction.reproduce import reproduce as run
 
+    if rule not in ("midpoint", "segments"):
+        raise InvalidInputError(f"--rule must be midpoint or segments, got {rule!r}.")
+    changes: dict[str, Any] = {
+        "n_folds": folds,
+        "random_state": random_state,
+        "encoding": encoding,
+        "match_pool": match_pool,
+        "ties": ties,
+        "consistency_threshold": consistency_threshold,
+    }
+    settings = ProtocolSettings.quick(**changes) if quick else ProtocolSettings(**changes)
+    settings = settings.with_segments() if rule == "segments" else settings
     result = run(
         dataset if dataset == "all" else list(names_in(dataset)),
         methods,
-        folds=folds,
-        quick=quick,
-        fast_training=fast_training,
+        settings=settings,
         has_grid=grid,
         device=device,
         out=out,
-        random_state=random_state,
         progress=True,
         states=None if state is None else names_in(state),
         year=year,
         include_post_decision=post_decision,
+        positive_share=positive_share,
     )
     for note in result.notes:
         say(note)

@@ -169,7 +169,7 @@ GERMAN_CODES = {
 """Readable value of each published code.
 
 Categories of `load_german` keep this order, that of the sorted codes that occur (A47 and A95 never do), so
-the integer code of a category is the one in the paper's integer encoding.
+the integer code of a category is its rank among them.
 """
 
 _FINANCIAL = (

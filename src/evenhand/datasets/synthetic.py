@@ -37,11 +37,11 @@ def make_synthetic(
     positive_share: float = 0.5,
     random_state: int | np.random.Generator = 0,
 ) -> Dataset:
-    r"""People whose label depends on financial features only (Section 4.1, synthetic data).
+    r"""People whose label depends on financial features only (Section 4.3, synthetic data).
 
     All features are independent standard normal, except that the proxies of group 1 are shifted. The label
-    is :math:`y = 1[\sum_{j \in F} w_j x_j + \epsilon > \tau]`. The paper gives neither weights nor noise;
-    with the defaults, its network reaches its AUC of 0.992.
+    is :math:`y = 1[\sum_{j \in F} w_j x_j + \epsilon > \tau]`. The paper gives neither weights, noise
+    nor tau; with the defaults, its network reaches its AUC of 0.992.
 
     Parameters
     ----------

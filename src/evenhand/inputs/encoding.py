@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import is_number_column
 
-Encoding = Literal["onehot", "ordinal"]
+Encoding = Literal["onehot", "ordinal", "unscaled"]
 
 _MISSING = "(missing)"
 
@@ -53,10 +53,10 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class CategoryColumn:
-    """A category: one column each, or its integer code standardized.
+    """A category: one column each, or its integer code, standardized or as it is.
 
     A missing value is a separate category if fit saw any. A category never seen at fit is all zeros: no category
-    in one-hot columns, the mean code in ordinal ones.
+    in one-hot columns, the mean code in ordinal ones, the first code in unscaled ones.
     """
 
     name: str
@@ -74,15 +74,17 @@ class CategoryColumn:
         else:
             ordered = sorted(seen - {_MISSING})
         categories = tuple(c for c in [*ordered, _MISSING] if c in seen)
+        if encoding == "unscaled":
+            return cls(name, categories, encoding, 0.0, 1.0)
         codes = pd.Index(categories).get_indexer(pd.Index(keys)).astype(np.float64)
         scale = float(codes.std())
         return cls(name, categories, encoding, float(codes.mean()), scale if scale > 0 else 1.0)
 
     @property
     def encoded_names(self) -> list[str]:
-        if self.encoding == "ordinal":
-            return [self.name]
-        return [f"{self.name}={category}" for category in self.categories]
+        if self.encoding == "onehot":
+            return [f"{self.name}={category}" for category in self.categories]
+        return [self.name]
 
     def codes(self, values: pd.Series[Any]) -> NDArray[np.int64]:
         """Position of each value among the categories, -1 for one never seen."""
@@ -90,7 +92,7 @@ class CategoryColumn:
 
     def transform(self, values: pd.Series[Any]) -> NDArray[np.float64]:
         codes = self.codes(values)
-        if self.encoding == "ordinal":
+        if self.encoding != "onehot":
             standard: NDArray[np.float64] = np.where(codes < 0, 0.0, (codes - self.mean) / self.scale)
             return standard[:, None]
         is_category: NDArray[np.bool_] = codes[:, None] == np.arange(len(self.categories))
@@ -102,14 +104,15 @@ class TableEncoder:
     """Encoder of mixed tables, fitted on one table and applied to others.
 
     Numbers are standardized; categories (strings, booleans, pandas categories) become one column each
-    (``"onehot"``) or a standardized integer code (``"ordinal"``, the paper's choice). Columns are found by name.
+    (``"onehot"``) or an integer code, standardized (``"ordinal"``) or as it is (``"unscaled"``). Columns are found by
+    name.
 
     Attributes
     ----------
     columns
         One fitted column per input column, in order.
     encoding
-        ``"onehot"`` or ``"ordinal"``.
+        ``"onehot"``, ``"ordinal"`` or ``"unscaled"``.
 
     Examples
     --------
@@ -178,8 +181,8 @@ class TableEncoder:
         )
 
     def as_matched(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Some of the columns in the form for matching: with ordinal encoding, categories are integer codes."""
-        if self.encoding != "ordinal":
+        """Some of the columns in the form for matching: unless they are one-hot, categories are integer codes."""
+        if self.encoding == "onehot":
             return table
         categories = [column for column in self.columns if isinstance(column, CategoryColumn)]
         return table.assign(**{c.name: c.codes(table[c.name]) for c in categories if c.name in table.columns})

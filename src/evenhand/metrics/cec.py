@@ -40,7 +40,7 @@ def cec_scores(ig: Tensor, ig_match: Tensor) -> Tensor: ...
 @overload
 def cec_scores(ig: ArrayLike, ig_match: ArrayLike) -> NDArray[np.float64]: ...
 def cec_scores(ig: ArrayLike | Tensor, ig_match: ArrayLike | Tensor) -> NDArray[np.float64] | Tensor:
-    r"""CEC score of each pair: half the distance between the two unit attribution vectors (Definition 4).
+    r"""CEC score of each pair: half the distance between the two unit attribution vectors (Definition 3).
 
     .. math:: \Delta = \tfrac12 \left\lVert \frac{g}{\lVert g \rVert + \epsilon}
               - \frac{\tilde g}{\lVert \tilde g \rVert + \epsilon} \right\rVert_2, \quad \epsilon = 10^{-8}

@@ -58,6 +58,7 @@ _SETTING_WORDS = {
     "decision_threshold": "Decision threshold",
     "consistency_threshold": "Consistency threshold",
     "max_distance": "Largest distance of a match",
+    "ties": "Order of equally near people",
     "reference_group": "Reference group",
     "limits": "Limits on findings",
     "attribution": "Attribution method requested",

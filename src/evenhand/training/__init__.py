@@ -1,5 +1,7 @@
 """Training: the paper's objective and three others, for one model or hundreds at once."""
 
+import warnings
+
 from evenhand.training.data import TrainingData, ValidationData
 from evenhand.training.engine.loop import Trainer, TrainerState, TrainingDivergedError, train
 from evenhand.training.losses import (
@@ -13,10 +15,9 @@ from evenhand.training.losses import (
     training_triples,
 )
 from evenhand.training.network import StackedNetwork
-from evenhand.training.settings import PAPER_SETTINGS, TrainingSettings
+from evenhand.training.settings import PAPER_TRAINING, TrainingSettings
 
 __all__ = [
-    "PAPER_SETTINGS",
     "StackedNetwork",
     "Trainer",
     "TrainerState",
@@ -34,3 +35,10 @@ __all__ = [
     "train",
     "training_triples",
 ]
+
+
+def __getattr__(name: str) -> object:
+    if name != "PAPER_SETTINGS":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    warnings.warn("`PAPER_SETTINGS` is now `evenhand.PAPER.training`; it goes in the next release.", FutureWarning, 2)
+    return dict(list(PAPER_TRAINING.items())[:6])

@@ -48,7 +48,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     On four datasets, the defaults keep the AUC and the share of favorable decisions of plain training, and at least
     halve the difference in weighing between groups. The paper's objective, which does not, is
-    ``CECClassifier(**evenhand.training.PAPER_SETTINGS)``.
+    ``CECClassifier(**evenhand.PAPER.training)``.
 
     .. math:: \mathcal L = \mathcal L_\text{pred} + \lambda_\text{EO} \mathcal L_\text{EO}
               + \lambda_\text{CEC} \mathcal L_\text{CEC}
@@ -66,13 +66,14 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         What `cec_weight` weighs: the square of the ``"reasoning_gap"`` over pairs or of the CEC score (``"cec"``, the
         paper's), or the excess of either over placebo pairs (``"reasoning_excess"``, ``"excess"``).
     n_steps, method
-        How attributions are integrated in training; the paper uses ``method="midpoint", n_steps=32``.
+        How attributions are integrated in training; the paper takes 32 steps of a rule that it does not name.
     cec_every
         Add the CEC term in one of this many batches, with a correspondingly larger weight: faster, but noisier.
     hidden, dropout, epochs, learning_rate, batch_size
         The network and its training; the defaults are the paper's.
     encoding
-        Categories as ``"onehot"`` columns, or as integer codes, ``"ordinal"``, as in the paper.
+        Categories as ``"onehot"`` columns, or as integer codes, ``"ordinal"`` (standardized) or ``"unscaled"``. The paper
+        does not say; its numbers fit integer codes.
     max_distance
         Largest distance of a match, or triple, in the term of `cec_weight`; None for no limit.
     validation_fraction

@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.arrays import Ints
+from evenhand.arrays import Ints, Keys
 from evenhand.attribution import label_group_baselines
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import MatchingSpace, match_pairs
+from evenhand.matching import MatchingSpace, MatchReference
 from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
 from evenhand.training import TrainingData, training_triples
 
@@ -104,6 +104,8 @@ def match_fold(
     test: Ints,
     join: NDArray[np.float64],
     max_distance: float | None = None,
+    *,
+    keys: Keys | None = None,
 ) -> Fold:
     """A fold of encoded people, matched in its training part.
 
@@ -117,10 +119,13 @@ def match_fold(
         Sums encoded columns into the table's.
     max_distance
         Largest distance of a match; None for no limit.
+    keys
+        Of equally near people, the one with the lowest key is the match; by default the lowest row.
     """
-    pool = (F.iloc[train], y[train], group[train])
-    of_train = match_pairs(*pool, max_distance=max_distance, missing="indicator")
-    of_test = match_pairs(F.iloc[test], y[test], group[test], pool, max_distance, missing="indicator")
+    pool = MatchReference.of(
+        F.iloc[train], y[train], group[train], missing="indicator", keys=None if keys is None else keys[train]
+    )
+    of_train, of_test = pool.match_members(max_distance), pool.match(F.iloc[test], y[test], group[test], max_distance)
     return Fold(
         train=train,
         test=test,

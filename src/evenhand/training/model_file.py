@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from evenhand.exceptions import ModelFileError, first_line
-from evenhand.inputs.encoding import TableEncoder
+from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.report.schema import first_fault
 from evenhand.system import __version__
 from evenhand.system.files import write_atomically
@@ -65,7 +65,7 @@ _COLUMN: dict[str, Any] = {
         "scale": {"type": "number", "minimum": 1e-300},
         "flags_missing": {"type": "boolean"},
         "categories": _TEXTS,
-        "encoding": {"enum": ["onehot", "ordinal"]},
+        "encoding": {"enum": list(get_args(Encoding))},
     },
 }
 _CONTENT: dict[str, Any] = {
@@ -79,7 +79,7 @@ _CONTENT: dict[str, Any] = {
             "required": ["columns", "encoding"],
             "properties": {
                 "columns": {"type": "array", "minItems": 1, "items": _COLUMN},
-                "encoding": {"enum": ["onehot", "ordinal"]},
+                "encoding": {"enum": list(get_args(Encoding))},
             },
         },
         "widths": {"type": "array", "minItems": 2, "items": {"type": "integer", "minimum": 1, "maximum": 2**31}},

@@ -356,6 +356,7 @@ _NOTED = {
     "decision_threshold": "decisions have a different threshold, which alone can change rates, gaps and regimes",
     "n_steps": "attributions were integrated with a different number of steps",
     "method": "attributions were integrated with a different method",
+    "ties": "of equally near people, a different one is the match",
     "n_permutations": "attributions were averaged over a different number of orders",
     "sample_weight": "people have different weights, which alone can change every metric",
 }

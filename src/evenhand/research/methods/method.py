@@ -49,14 +49,14 @@ class RepairsTable(Protocol):
 
 @dataclass(frozen=True)
 class NetworkSettings:
-    """Network, optimizer and encoding of every method; defaults are the paper's.
+    """Network, optimizer and encoding of every method; defaults are those of `PAPER`.
 
     Attributes
     ----------
     hidden, dropout, epochs, learning_rate, batch_size
         The network and its training with Adam.
     encoding
-        Categories as ``"ordinal"`` integer codes, the paper's choice, or ``"onehot"`` columns.
+        Categories as ``"ordinal"`` integer codes, ``"unscaled"`` ones, or ``"onehot"`` columns; the paper does not say.
     device
         ``"cpu"``, ``"cuda"`` or ``"auto"``.
     random_state

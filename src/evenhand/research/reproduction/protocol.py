@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from platform import python_version
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
@@ -23,18 +23,20 @@ from torch import Tensor, nn
 from evenhand.arrays import Ints
 from evenhand.attribution.gradients import Method as Integration
 from evenhand.datasets import Dataset
-from evenhand.exceptions import DataFileError
+from evenhand.exceptions import DataFileError, InvalidInputError
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.identity import fingerprint_plain
 from evenhand.inputs.splitting import stratified_folds
+from evenhand.matching import match_pairs
 from evenhand.metrics.cec import assign_regimes, regime_shares
 from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
-from evenhand.models.explaining import Explainer
+from evenhand.models.explaining import MOST_SEGMENTS, Explainer
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.scoring import joined, score_pairs
 from evenhand.research.methods import Method, RepairsTable, make_method
 from evenhand.research.methods.method import NetworkSettings, logits_of
+from evenhand.research.paper import PAPER
 from evenhand.system.files import json_ready
 from evenhand.system.terminal import progress as shown_progress
 from evenhand.training import Trainer, TrainingData
@@ -43,6 +45,8 @@ from evenhand.training.settings import TrainingMethod, TrainingSettings
 
 GRID_WEIGHTS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)
 
+MatchPool = Literal["train", "test"]
+Ties = Literal["row", "random"]
 Member: TypeAlias = tuple[int, float, float]
 """Fold, cec_weight and equalized_odds_weight of one model."""
 
@@ -58,54 +62,81 @@ class ProtocolSettings:
     random_state
         Decides the folds; fold k trains with seed `random_state` + k.
     encoding
-        ``"ordinal"`` integer codes or ``"onehot"`` columns.
+        Categories as ``"ordinal"`` codes, standardized; as ``"unscaled"`` codes; or as ``"onehot"`` columns.
     consistency_threshold
         CEC score above which reasoning counts as different.
+    match_pool
+        Whether test people are matched with people of the ``"train"`` fold or with each other, ``"test"``.
+    ties
+        Which of equally near people is the match: the lowest ``"row"``, or one at ``"random"``.
     cec_weight, equalized_odds_weight
         The lambdas of the method ``cec``.
     hidden, dropout, epochs, learning_rate, batch_size
         The network of every method and its training.
     training_integration, training_steps, cec_every
         How attributions are integrated in training, and in which steps the CEC term is computed. The paper uses 32
-        midpoints in every step; this library uses one segment, which is many times as fast.
+        steps of a rule that it does not name; this library uses one segment, which is many times as fast.
     integration, n_steps
         How attributions are integrated when people are compared.
     is_quick
         Whether the run is only a trial.
 
+    Raises
+    ------
+    InvalidInputError
+        If one of the words is not among those above, or the threshold is not in [0, 1].
+
     Examples
     --------
     >>> ProtocolSettings().epochs, ProtocolSettings.quick().epochs
     (30, 10)
+    >>> ProtocolSettings(ties="last")
+    Traceback (most recent call last):
+    ...
+    evenhand.exceptions.InvalidInputError: `ties` (--ties) must be one of row, random, got 'last'.
     """
 
     n_folds: int = 5
     random_state: int = 0
-    encoding: Encoding = "ordinal"
-    consistency_threshold: float = 0.3
-    cec_weight: float = 1.0
-    equalized_odds_weight: float = 1.0
-    hidden: tuple[int, ...] = (128, 64)
-    dropout: float = 0.2
-    epochs: int = 30
-    learning_rate: float = 3e-4
-    batch_size: int = 64
-    training_integration: TrainingMethod = "midpoint"
-    training_steps: int = 32
+    encoding: Encoding = PAPER.encoding
+    consistency_threshold: float = PAPER.audit.consistency_threshold
+    match_pool: MatchPool = "train"
+    ties: Ties = "row"
+    cec_weight: float = PAPER.training["cec_weight"]
+    equalized_odds_weight: float = PAPER.training["equalized_odds_weight"]
+    hidden: tuple[int, ...] = PAPER.training["hidden"]
+    dropout: float = PAPER.training["dropout"]
+    epochs: int = PAPER.training["epochs"]
+    learning_rate: float = PAPER.training["learning_rate"]
+    batch_size: int = PAPER.training["batch_size"]
+    training_integration: TrainingMethod = PAPER.training["method"]
+    training_steps: int = PAPER.training["n_steps"]
     cec_every: int = 1
-    integration: Integration = "midpoint"
-    n_steps: int = 32
+    integration: Integration = PAPER.audit.method
+    n_steps: int = PAPER.training["n_steps"]
     is_quick: bool = False
+
+    def __post_init__(self) -> None:
+        for name, kind in (("encoding", Encoding), ("match_pool", MatchPool), ("ties", Ties)):
+            if (value := getattr(self, name)) not in get_args(kind):
+                named = f"`{name}` (--{name.replace('_', '-')})"
+                raise InvalidInputError(f"{named} must be one of {', '.join(get_args(kind))}, got {value!r}.")
+        if not 0 <= self.consistency_threshold <= 1:
+            raise InvalidInputError(
+                "`consistency_threshold` (--consistency-threshold) must be a number in [0, 1], got "
+                f"{self.consistency_threshold!r}."
+            )
 
     @classmethod
     def quick(cls, **changes: Any) -> ProtocolSettings:
         """A third of the epochs and coarser integration, to check that everything runs; do not quote the results."""
-        coarse: dict[str, Any] = {"training_integration": "segments", "training_steps": 1, "integration": "segments"}
-        return cls(**{"epochs": 10, "n_steps": 8, "is_quick": True, **coarse, **changes})
+        return replace(cls(epochs=10, is_quick=True).with_segments(), **changes)
 
-    def with_fast_training(self) -> ProtocolSettings:
-        """The same with this library's integration in training."""
-        return replace(self, training_integration="segments", training_steps=1)
+    def with_segments(self) -> ProtocolSettings:
+        """The same with this library's integration: one segment in training, eight in audits."""
+        return replace(
+            self, training_integration="segments", training_steps=1, integration="segments", n_steps=MOST_SEGMENTS
+        )
 
     @property
     def _shared(self) -> dict[str, Any]:
@@ -320,11 +351,18 @@ def prepare_folds(data: Dataset, settings: ProtocolSettings) -> Prepared:
     """Split, encode and match a dataset."""
     codes = np.unique(data.group.astype(str), return_inverse=True)[1].astype(np.int64)
     split = stratified_folds(data.y, codes, settings.n_folds, settings.random_state)
+    is_row = settings.ties == "row"
+    keys = None if is_row else np.random.default_rng(settings.random_state).permutation(len(data)).astype(np.uint64)
     folds = []
     for train, test in split:
         encoder = TableEncoder.fit(data.X.iloc[train], settings.encoding)
         F = encoder.as_matched(data.X[list(data.financial_features)])
-        folds.append(match_fold(encoder.transform(data.X), F, data.y, codes, train, test, encoder.join_matrix))
+        join = encoder.join_matrix
+        fold = match_fold(encoder.transform(data.X), F, data.y, codes, train, test, join, keys=keys)
+        if settings.match_pool == "test":
+            pairs = match_pairs(F.iloc[test], data.y[test], codes[test], missing="indicator")
+            fold = replace(fold, match_test=pairs.match.reshape(len(test), -1))
+        folds.append(fold)
     content = hashlib.sha256(repr((data.name, list(data.X.columns), list(data.financial_features))).encode())
     content.update(pd.util.hash_pandas_object(data.X, index=False).to_numpy().tobytes())
     content.update(data.y.tobytes())
@@ -381,14 +419,15 @@ def evaluate(
     explainer = Explainer.of(model, *trained, settings.n_steps, settings.integration)
     explainer = replace(explainer, join=torch.as_tensor(fold.join, dtype=torch.float64))
     own = explainer.explain(torch.from_numpy(x_test), fold.cells_test)
-    matches = explainer.see(trained[0], match, fold.cells_test[person])
+    is_test = settings.match_pool == "test"
+    matches = explainer.see(torch.from_numpy(x_test if is_test else x_train), match, fold.cells_test[person])
     cec, reasoning_gap, input_gap = (
         joined(
             (part.cec, part.reasoning_gap, part.input_gap) for _, part in score_pairs(explainer, own, person, matches)
         )
         or [torch.zeros(0, dtype=torch.float64)] * 3
     )
-    decisions = (decided[person], decided_train[match])
+    decisions = (decided[person], (decided if is_test else decided_train)[match])
     shares = regime_shares(assign_regimes(*decisions, cec.numpy(), settings.consistency_threshold))
 
     def mean(values: Tensor) -> float:
@@ -511,7 +550,10 @@ def _row(
 
 def run_fingerprint(prepared: Prepared, settings: ProtocolSettings) -> str:
     """What a result depends on besides method and fold: every setting, every value of the data."""
-    return fingerprint_plain({"settings": settings.to_dict(), "data": prepared.digest})
+    # Settings added later count only if they were changed, so that earlier results remain usable.
+    later = {"match_pool": "train", "ties": "row"}
+    given = {name: value for name, value in settings.to_dict().items() if later.get(name) != value}
+    return fingerprint_plain({"settings": given, "data": prepared.digest})
 
 
 def run_protocol(

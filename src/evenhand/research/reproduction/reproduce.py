@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from markupsafe import Markup
 
-from evenhand.datasets import Dataset, load_dataset
+from evenhand.datasets import load_dataset
 from evenhand.exceptions import InvalidInputError
 from evenhand.report.frame import Finding, Panel, Section, render
 from evenhand.report.tables import Column, Table
@@ -87,6 +87,7 @@ def _shown(table: PaperTable) -> Table:
 
 
 DATASETS = ("german", "adult", "synthetic", "hmda")
+THE_SEVEN = method_names()[:7]
 
 
 @dataclass(frozen=True)
@@ -118,9 +119,7 @@ def reproduce(
     dataset: str | Sequence[str] = "german",
     methods: str | Sequence[str] | None = None,
     *,
-    folds: int = 5,
-    quick: bool = False,
-    fast_training: bool = False,
+    settings: ProtocolSettings | None = None,
     has_ablation: bool | None = None,
     has_grid: bool = False,
     device: str = "cpu",
@@ -128,7 +127,7 @@ def reproduce(
     states: Sequence[str] | None = None,
     year: int | None = None,
     include_post_decision: bool = False,
-    random_state: int = 0,
+    positive_share: float = 0.5,
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> Reproduction:
@@ -142,13 +141,10 @@ def reproduce(
     dataset
         A name, several, or ``"all"`` for the paper's four.
     methods
-        Names of methods, as a sequence or ``"a,b"``; None for all.
-    folds
-        Folds of the cross-validation.
-    quick
-        Fewer epochs and coarser integration, to check that everything runs.
-    fast_training
-        In CEC training, integrate like this library instead of like the paper.
+        Names of methods, as a sequence or ``"a,b"``, or ``"all"``; None for the paper's seven.
+    settings
+        Folds, encoding, network and the like; None for the paper's. `ProtocolSettings.quick()` checks that everything
+        runs.
     has_ablation
         Also train the parts of the objective; None for yes on German Credit when ``cec`` is among the methods and
         the run is not a quick one.
@@ -160,8 +156,8 @@ def reproduce(
         Folder.
     states, year, include_post_decision
         For HMDA: which applications, and whether to keep what is known only after the decision.
-    random_state
-        Seed.
+    positive_share
+        For synthetic data: share of favorable labels, which the paper does not state.
     n_jobs
         CPU threads; None for torch's own number.
     progress
@@ -173,20 +169,21 @@ def reproduce(
         If a name of a dataset or a method is unknown.
     """
     names = names_among(dataset, DATASETS, "dataset")
-    chosen = names_among("all" if methods is None else methods, method_names(), "methods")
-    changes: dict[str, Any] = {"n_folds": folds, "random_state": random_state}
-    settings = ProtocolSettings.quick(**changes) if quick else ProtocolSettings(**changes)
-    if fast_training:
-        settings = settings.with_fast_training()
+    chosen = names_among(THE_SEVEN if methods is None else methods, method_names(), "methods")
+    settings = ProtocolSettings() if settings is None else settings
     folder = Path(out)
     store = ResultStore(folder / "results.jsonl")
     threads = torch.get_num_threads()
     if n_jobs is not None:
         torch.set_num_threads(n_jobs)
+    options: dict[str, dict[str, Any]] = {
+        "hmda": {"states": states, "year": year, "include_post_decision": include_post_decision},
+        "synthetic": {"positive_share": positive_share},
+    }
     runs, rows = [], []
     try:
         for name in names:
-            data = loaded(name, states=states, year=year, include_post_decision=include_post_decision)
+            data = load_dataset(name, **options.get(name, {}))
             is_german = name == "german"
             run = run_protocol(
                 data,
@@ -194,7 +191,8 @@ def reproduce(
                 settings,
                 store,
                 device=device,
-                has_ablation=is_german and ("cec" in chosen and not quick if has_ablation is None else has_ablation),
+                has_ablation=is_german
+                and ("cec" in chosen and not settings.is_quick if has_ablation is None else has_ablation),
                 has_grid=is_german and has_grid,
                 progress=progress,
             )
@@ -268,11 +266,6 @@ def write_outputs(
     )
     write_text(page, text)
     return Reproduction(tuple(rows), tuple(tables), folder, page, tuple(notes))
-
-
-def loaded(name: str, **of_hmda: Any) -> Dataset:
-    """A dataset by name; the options are those of HMDA, and other datasets have none."""
-    return load_dataset(name, **(of_hmda if name == "hmda" else {}))
 
 
 def names_among(given: str | Sequence[str], known: Sequence[str], what: str) -> list[str]:
