@@ -72,8 +72,8 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     hidden, dropout, epochs, learning_rate, batch_size
         The network and its training; the defaults are the paper's.
     encoding
-        Categories as ``"onehot"`` columns, or as integer codes, ``"ordinal"`` (standardized) or ``"unscaled"``. The paper
-        does not say; its numbers fit integer codes.
+        Categories as ``"onehot"`` columns, or as integer codes, ``"ordinal"`` (standardized) or ``"unscaled"``. The
+        paper does not say; its numbers fit integer codes.
     max_distance
         Largest distance of a match, or triple, in the term of `cec_weight`; None for no limit.
     validation_fraction
