@@ -137,7 +137,7 @@ def test_splits_cover_group_label_decision_and_user_columns():
         planted.model, data.X, data.y, sensitive_features=data.group, financial_features=data.financial_features, by=by
     )
     values = {(s.split, s.value) for s in result.evidence.splits}
-    assert {("group", "group 0"), ("label", "1"), ("decision", "favorable"), ("state", "(missing)")} <= values
+    assert {("group", "group 0"), ("label", "favorable"), ("decision", "favorable"), ("state", "(missing)")} <= values
     for split in result.evidence.splits:
         assert split.p_adjusted >= split.estimate.p_value
     assert set(result.to_dict()["outcome"]["segments"]) == {"state"}

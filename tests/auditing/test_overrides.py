@@ -77,6 +77,15 @@ def test_they_are_streamed_shown_and_in_the_schema(people, found, tmp_path):
     assert found.tables["overrides"]["with_the_decision"].sum() > 0
 
 
+def test_they_are_compared_with_the_reference_group_of_the_user(people, found):
+    model, X, y, group, _, decision = people
+    turned = eh.audit(model, X, y, sensitive_features=group, decisions=decision, reference_group="b", **ROLES)
+    rows, own = ({(r["among"], r["group"]): r for r in one.to_dict()["overrides"]["groups"]} for one in (turned, found))
+    assert turned.to_dict()["overrides"]["reference"] == "b"
+    ratio = rows["above", "a"]["odds_ratio"]["value"]
+    assert ratio == pytest.approx(1 / own["above", "b"]["odds_ratio"]["value"])
+
+
 def test_without_actual_decisions_there_are_no_overrides(people):
     model, X, y, group, *_ = people
     result = eh.audit(model, X[:300], y[:300], sensitive_features=group[:300], **ROLES)

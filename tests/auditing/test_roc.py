@@ -98,7 +98,7 @@ def test_weights_count_people_more_than_once(people):
 
 def test_a_group_with_one_label_has_no_curve_and_says_why():
     row = group_curve("a", np.ones(4, dtype=int), np.arange(4.0), once(4))
-    assert row.ks.note == row.auc.note == "not estimable: no one with label 0"
+    assert row.ks.note == row.auc.note == "not estimable: no one with the unfavorable label"
     assert row.score == ()
 
 

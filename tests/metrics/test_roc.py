@@ -75,7 +75,7 @@ def test_an_absent_label_gives_nan_and_a_single_person_no_error():
     y, score = ONE_LABEL
     assert np.isnan(auc(y, score))
     assert np.isnan(ks_distance(score, y == 1, y == 0))
-    assert auc_interval(y, score).note == "not estimable: no one with label 0"
+    assert auc_interval(y, score).note == "not estimable: no one with the unfavorable label"
     single = np.array([0, 1, 1])
     assert np.isnan(auc_influence(single, score)).all()
     assert np.isnan(auc_interval(single, score).low)

@@ -232,7 +232,7 @@ def the_group_read_outright():
 def the_small_group_is_better_off():
     table, _ = applicants(share=0.2, seed=1)
     weights = {"income": 1.0, "debt": -1.0, "tenure": 0.2, "female": 0.4}
-    return of_weights(table, "f scores .* log-odds higher than m", weights)
+    return of_weights(table, "m scores .* log-odds lower than f", weights)
 
 
 @planted
@@ -306,9 +306,7 @@ def an_intersection_of_two_attributes():
     table["race"] = rng.choice(["black", "white"], 1_200)
     table["both"] = ((table["sex"] == "f") & (table["race"] == "black")).astype(float)
     weights = {"income": 1.0, "debt": -1.0, "tenure": 0.2, "both": -0.4}
-    return of_weights(
-        table, "(black & f scores .* lower than|scores .* higher than black & f)", weights, group=["race", "sex"]
-    )
+    return of_weights(table, "black & f scores .* lower than", weights, group=["race", "sex"])
 
 
 @planted
@@ -319,7 +317,7 @@ def a_risk_of_default():
     risk = {"income": -1.0, "debt": 1.0, "tenure": 0.2, "female": 0.4}
     case = of_weights(
         table,
-        "f (scores|is rated) .* (lower|riskier) than m",
+        "f is rated .* riskier than m",
         {name: -weight for name, weight in risk.items()},
         intercept=-0.9,
     )
@@ -354,7 +352,7 @@ def repeated(n_rows, seed):
     table["income"] += rng.normal(0, 0.1, len(table))
     weights = {"income": 1.0, "debt": -1.0, "tenure": 0.2, "often": -0.8}
     options = {"clusters": "applicant"}
-    return of_weights(table, "m scores .* higher than f", weights, applicant=table["applicant"], options=options)
+    return of_weights(table, "f scores .* lower than m", weights, applicant=table["applicant"], options=options)
 
 
 @planted

@@ -3,12 +3,14 @@
 import json
 import re
 import zipfile
+from functools import partial
 
 import jsonschema
 import numpy as np
 import openpyxl
 import pandas as pd
 import pytest
+from sklearn.ensemble import GradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
@@ -72,8 +74,15 @@ def test_a_risk_model_rates_people_riskier(sign, seed, tmp_path):
     assert f"against {worse}" in inputs["sentence"]
     assert f"makes {worse} riskier than {better}" in inputs["headline"]
     assert data["verdict"]["direction"].startswith("The score is a risk")
+    favorable = {row["group"]: row["n_positive_label"] for row in data["roc"]["groups"]}
+    assert favorable == {row["group"]: row["n_positive_label"] for row in data["outcome"]["groups"]}
+    assert {part["value"] for part in data["evidence"]["splits"] if part["split"] == "label"} == {
+        "favorable",
+        "unfavorable",
+    }
     for output, words in said(result, tmp_path).items():
         assert data["verdict"]["direction"] in words, output
+        assert not re.search(r"(?<!favorable )label [01]\b", words), output
         assert not re.search(r"scores? [\d.]+ (points|log-odds) (lower|higher)", words), output
         assert "lowers the score" not in words, output
 
@@ -96,9 +105,10 @@ def test_values_have_one_sign_in_a_report(favorable, is_worse, tmp_path):
     rows = [row for row in data["regressions"]["rows"] if row["group"] == gap["group"] and row["outcome"] == "outcome"]
     assert len(rows) > 1
     assert all(row["effect"]["value"] * value > 0 for row in rows)
-    off = "worse" if is_worse == (gap["group"] == "b") else "better"
-    assert re.search(rf"{gap['group']} is [\d.]+ percentage points {off} off", finding(result, "score_gap")["sentence"])
-    worse = "b" if is_worse else "a"
+    worse, better = ("b", "a") if is_worse else ("a", "b")
+    signed = f"({gap['group']} minus {gap['reference']}: {value:.3f},".replace("-", "−")
+    told = f"{worse} is {abs(value):.3f} percentage points worse off than {better} {signed}"
+    assert told in finding(result, "score_gap")["sentence"]
     assert finding(result, "score_gap")["headline"].startswith(f"{worse} is ")
     side = "above" if favorable == "low" else "below"
     assert f"{side} 0, the group is worse off" in said(result, tmp_path)["page"]
@@ -158,7 +168,10 @@ def test_the_headline_says_who_is_worse_off_in_approvals_and_points():
         f"Of 1,000 people of b, about {n} fewer are approved than of comparable people of a; "
         f"scores {points:.1f} points lower"
     )
-    assert "log-odds" in finding(result, "score_gap")["sentence"]
+    value, low, high = (100 * gap["decision"][end] for end in ("value", "low", "high"))
+    told = f"{value:.1f} points in approvals ({low:.1f} to {high:.1f})".replace("-", "−")
+    assert told in finding(result, "score_gap")["sentence"]
+    assert f"({gap['group']} minus {gap['reference']}: " in finding(result, "score_gap")["sentence"]
 
 
 def test_of_several_groups_the_headline_names_the_largest_clear_harm():
@@ -173,6 +186,9 @@ def test_of_several_groups_the_headline_names_the_largest_clear_harm():
     data = eh.audit(model, X, y, sensitive_features=group, financial_features=F).to_dict()
     gaps = {(gap["group"], gap["reference"]): gap for gap in data["score_gaps"]}
     assert min(gaps, key=lambda pair: abs(gaps[pair]["total"]["value"])) == ("b", "a")
+    inputs = next(one for one in data["findings"] if one["key"] == "inputs")
+    named = data["score_gap"]["group"], data["score_gap"]["reference"]
+    assert inputs["estimate"] == next(row for row in gaps[named]["features"] if row["feature"] == "street")["value"]
     assert {data["score_gap"]["group"], data["score_gap"]["reference"]} == {"c", "a"}
     assert "people of c" in data["verdict"]["headline"]
 
@@ -207,6 +223,46 @@ def test_a_direct_use_is_named_whatever_the_tests_say(kind):
     assert finding(unused, "inputs")["answer"] == "no"
     described = eh.audit(model, X, y, sensitive_features=given, financial_features=F, evidence=False)
     assert "directly" not in described.to_dict()["verdict"]["headline"]
+    model.coef_[0, 4] = 0.3
+    described = eh.audit(model, X, y, sensitive_features=given, financial_features=F, evidence=False)
+    assert described.to_dict()["verdict"]["headline"] == f"{start}; not compared with noise"
+
+
+# --- what says nothing is not shown ---
+
+
+@pytest.mark.parametrize("kind", [LogisticRegression, partial(GradientBoostingClassifier, n_estimators=8)])
+def test_means_that_are_0_by_construction_are_not_shown(kind):
+    X, group, rng = people(300)
+    y = (X["income"] - X["debt"] - X["street"] + rng.logistic(size=len(X)) > 0).astype(int)
+    result = eh.audit(kind().fit(X, y), X, y, sensitive_features=group, financial_features=F, evidence=False)
+    means = [name for name in result.features if name.startswith("mean attribution")]
+    assert means == ([] if kind is LogisticRegression else ["mean attribution: a", "mean attribution: b"])
+    assert ("mean_attribution_a" in result.tables["features"]) == bool(means)
+
+
+# --- the review ---
+
+
+@pytest.mark.parametrize("evidence", [True, False])
+def test_who_is_worse_off_at_equal_finances_is_reviewed_first(evidence, tmp_path):
+    """b has higher incomes, and is approved more often; at equal finances, it is approved less often."""
+    X, group, rng = people(1_500)
+    X["income"] += 1.5 * (group == "b")
+    y = (X["income"] - X["debt"] + rng.logistic(size=len(X)) > 0).astype(int)
+    model = LogisticRegression().fit(X, y)
+    model.coef_, model.intercept_ = np.array([[1.0, -1.0, 0.0, -0.6]]), np.zeros(1)
+    result = eh.audit(model, X, y, sensitive_features=group, financial_features=F, evidence=evidence)
+    rates = {row.group: row.approval_rate.value for row in result.outcome.approvals.groups}
+    assert rates["b"] > rates["a"]
+    review = result.review()
+    assert set(review["group"]) == {"b" if evidence else "a"}
+    assert set(review["decision"]) == {0}
+    number = next(number for number in review["person"] if number >= 1_000)
+    result.to_html(tmp_path / "page.html")
+    page = (tmp_path / "page.html").read_text()
+    assert f">{number}<" in page
+    assert f">{number:,}<" not in page
 
 
 # --- what was audited ---
@@ -238,6 +294,17 @@ def test_every_output_names_what_was_audited(tmp_path):
     named = ("loans.csv", "paid", "yes", "sex", "region", "family", "remark", "0.6", "income")
     for output in (memo, cells, page, done.output):
         assert [name for name in named if name not in output] == []
+
+
+def test_a_column_of_scores_is_named_and_not_said_to_be_dropped(tmp_path):
+    X, group, rng = people(200)
+    X.assign(sex=group, rate=5 + rng.normal(size=len(X)), note=1.0).to_csv(tmp_path / "prices.csv", index=False)
+    arguments = ["audit", str(tmp_path / "prices.csv"), "--group", "sex", "--financial", "income,debt", "--scores",
+                 "rate", "--unit", "%", "--favorable", "low", "--drop", "note", "--out", str(tmp_path)]  # fmt: skip
+    done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 0, done.output
+    named = json.loads((tmp_path / "audit.json").read_text())["data"]["columns"]
+    assert named == {"group": ["sex"], "dropped": ["note"], "scores": ["rate"]}
 
 
 def test_in_python_the_names_of_series_are_known_and_arrays_have_none():

@@ -19,6 +19,7 @@ from evenhand.report.formatting import (
     capital,
     count,
     decimal,
+    estimate_interval,
     fewer_or_more,
     is_number,
     listed,
@@ -244,12 +245,9 @@ def used_directly(summary: Data) -> list[str]:
         for row in gap["features"]
         if is_number(row["value"]) and abs(row["value"]) > _ROUNDING
     }
-    attributed = {
-        row["feature"]
-        for row in summary["features"]
-        if any(is_number(mean) and abs(mean) > _ROUNDING for key, mean in row.items() if key.startswith("mean attr"))
-    }
-    return sorted(telling & {*parts, *attributed}, key=lambda name: (-parts.get(name, 0.0), name))
+    # Without evidence: people of two groups differ in it, and so do their explanations.
+    explaining = {row["feature"] for row in summary["features"] if (row["contribution"] or 0.0) > _ROUNDING}
+    return sorted(telling & {*parts, *explaining}, key=lambda name: (-parts.get(name, 0.0), name))
 
 
 def _is_known_zero(of: Data) -> bool:
@@ -274,7 +272,7 @@ def _basis(key: FindingKey, summary: Data) -> dict[str, Any]:
 
 
 def _basis_of_inputs(summary: Data) -> dict[str, Any]:
-    """The inputs that stand out, for the two groups where the largest of them does.
+    """The inputs that stand out, for the two groups of the score gap or, if none does there, where the largest does.
 
     An input that nearly identifies the group and clearly moves scores stands out whatever its p-value; one that
     determines the group, if it moves scores at all.
@@ -299,7 +297,8 @@ def _basis_of_inputs(summary: Data) -> dict[str, Any]:
         # Bonferroni over pairs of groups and questions: what is this clear is clear after any adjustment.
         rows = clear_rows(gap, _LEVEL / (len(gaps) * len(NAMES)))
         largest = max((abs(row["value"]) for row in rows), default=0.0)
-        return not any(map(is_telling, rows)), -round(largest, 6), _last(gap["smallest_p"])
+        is_named = all(gap[side] == summary["score_gap"][side] for side in ("group", "reference"))
+        return not any(map(is_telling, rows)), not (rows and is_named), -round(largest, 6), _last(gap["smallest_p"])
 
     gap = min(gaps, key=place)
     features = [
@@ -454,33 +453,27 @@ _SAME = {
 }
 
 
-def _is_worse(basis: Data, value: float) -> bool:
-    """Whether a gap of this sign is bad for the group: values are in the unit as given, scores in favorable ones."""
-    return value > 0 if basis["is_low"] and basis["scope"]["outcome"] == "value" else value < 0
-
-
 def _sides(basis: Data, value: float) -> tuple[str, str]:
-    """The group that is worse off, and the other one."""
+    """The group that is worse off, and the other one: values are in the unit as given, scores in favorable ones."""
     group, reference = basis["gap"]["group"], basis["gap"]["reference"]
-    return (group, reference) if _is_worse(basis, value) else (reference, group)
+    is_worse = value > 0 if basis["is_low"] and basis["scope"]["outcome"] == "value" else value < 0
+    return (group, reference) if is_worse else (reference, group)
 
 
-def _compared(basis: Data, size: str, *, is_worse: bool) -> str:
-    """How the first of two groups compares with the second, between their names."""
+def _compared(basis: Data, size: str) -> str:
+    """How the group that is worse off compares with the other, between their names."""
     outcome = basis["scope"]["outcome"]
     if outcome == "value":
-        return f"is {size} {'worse' if is_worse else 'better'} off than"
+        return f"is {size} worse off than"
     if outcome == "decision":
-        return f"gets favorable decisions {size} {'less' if is_worse else 'more'} often than"
-    if basis["is_low"]:
-        return f"is rated {size} {'riskier' if is_worse else 'less risky'} than"
-    return f"scores {size} {'lower' if is_worse else 'higher'} than"
+        return f"gets favorable decisions {size} less often than"
+    return f"is rated {size} riskier than" if basis["is_low"] else f"scores {size} lower than"
 
 
 def _score_words(basis: Data, answer: Answer) -> tuple[str, str]:
     gap, scope, of = basis["gap"], basis["scope"], basis["of"]
     outcome, group, reference, value = scope["outcome"], gap["group"], gap["reference"], of["value"]
-    name = "decision gap" if outcome == "decision" else "score gap"
+    name, minus = "decision gap" if outcome == "decision" else "score gap", f"{group} minus {reference}:"
     if answer == "open":
         return f"{name.capitalize()} not estimated", f"Whether {_COMPARED[outcome]} differ is not known: {of['note']}."
     at_equal = "At equal finances and label" if scope["has_labels"] else "At equal finances"
@@ -489,25 +482,25 @@ def _score_words(basis: Data, answer: Answer) -> tuple[str, str]:
     if answer == "no":
         return (
             _no_gap_headline(basis),
-            f"No {name} at equal finances was found between {group} and {reference} ({decimal(value)} {gap['unit']}; "
-            f"{_sure(basis)}). A gap of {decimal(_detectable(basis, of, 1.0))} {_FOUND}; smaller ones may exist.",
+            f"No {name} at equal finances was found between {group} and {reference} ({minus} {decimal(value)} "
+            f"{gap['unit']}, {_sure(basis)}). A gap of {decimal(_detectable(basis, of, 1.0))} {_FOUND}; smaller ones "
+            "may exist.",
         )
     size = f"{decimal(abs(value))} {gap['unit']}"
     if outcome == "decision":
         size = f"{decimal(abs(100 * value), 1)} points"
-    told = f"{group} {_compared(basis, size, is_worse=_is_worse(basis, value))} {reference}"
-    is_risk = outcome == "score" and basis["is_low"]
-    beside = ""
+    worse, better = _sides(basis, value)
+    told = f"{worse} {_compared(basis, size)} {better} ({minus} {decimal(value)}, {_sure(basis)})"
     kinds = ("probability",) * (outcome == "score") + ("decision",) * (scope["has_decisions"] and outcome != "decision")
-    for kind in kinds:
-        points = gap[kind]["value"]
-        lower, higher = ("riskier", "less risky") if is_risk and kind == "probability" else ("lower", "higher")
-        beside += f", {decimal(abs(100 * points), 1)} points of {_POINTS[kind]} {lower if points < 0 else higher}"
-    signed = f"score gap {decimal(value)}, " if is_risk else ""
+    points = [
+        f"{decimal(100 * gap[kind]['value'], 1)} points in {_POINTS[kind]} ({estimate_interval(gap[kind], 1, 100)})"
+        for kind in kinds
+        if is_number(gap[kind]["value"])
+    ]
+    also = f" The gap is {listed(points)}." if points else ""
     return (
         _score_headline(basis, size),
-        f"{at_equal}, {told} ({signed}{_sure(basis)}){beside}. This does not show why, or that the difference is "
-        "unjustified.",
+        f"{at_equal}, {told}.{also} This does not show why, or that the difference is unjustified.",
     )
 
 
@@ -524,9 +517,10 @@ def _no_gap_headline(basis: Data) -> str:
         n, between = fewer_or_more(size.value, size.low, size.high)
         than = "as" if n == "as many" else "than"
         return f"Of 1,000 {group}, about {n} would be approved {than} of comparable {reference} ({between}){chance}"
-    told = _compared(basis, f"{decimal(abs(of['value']))} {basis['unit']}", is_worse=_is_worse(basis, of["value"]))
-    ends = f"{decimal(of['low'])} to {decimal(of['high'])}"
-    return f"{basis['gap']['group']} {told} comparable {reference} ({ends}){chance}"
+    worse, better = _sides(basis, of["value"])
+    told = _compared(basis, f"{decimal(abs(of['value']))} {basis['unit']}")
+    minus = f"{basis['gap']['group']} minus {basis['gap']['reference']}: {estimate_interval(of)}"
+    return f"{worse} {told} comparable {people_of(better)} ({minus}){chance}"
 
 
 def _score_headline(basis: Data, size: str) -> str:
@@ -534,14 +528,14 @@ def _score_headline(basis: Data, size: str) -> str:
     gap, outcome, value = basis["gap"], basis["scope"]["outcome"], basis["of"]["value"]
     worse, better = _sides(basis, value)
     toward = 1 if worse == gap["group"] else -1
-    likely = gap["probability"]["value"]
-    if outcome == "score" and is_number(likely) and likely * toward < 0:
-        size = f"{decimal(abs(100 * likely), 1)} points"
+    likely = gap["probability"]
+    if outcome == "score" and _last(likely["p_value"]) <= _LEVEL and likely["value"] * toward < 0:
+        size = f"{decimal(abs(100 * likely['value']), 1)} points"
     decided = gap["decision"]
     n_fewer = round(-1000 * toward * decided["value"]) if is_number(decided["value"]) else 0
     if n_fewer < 1 or (outcome != "decision" and _last(decided["p_value"]) > _LEVEL):
-        return f"{worse} {_compared(basis, size, is_worse=True)} {better} at equal finances"
-    beside = _compared(basis, size, is_worse=True).removeprefix("is ").removesuffix(" than")
+        return f"{worse} {_compared(basis, size)} {better} at equal finances"
+    beside = _compared(basis, size).removeprefix("is ").removesuffix(" than")
     return (
         f"Of 1,000 {people_of(worse)}, about {count(n_fewer)} fewer are approved than of comparable "
         f"{people_of(better)}" + ("" if outcome == "decision" else f"; {beside}")

@@ -169,7 +169,8 @@ def _provenance(
     """What was audited."""
     scope, n_people = reference.scope, int(sums.n_people.sum())
     is_bad = reference.settings.favorable == "low" and reference.settings.unit is None
-    favorable = {"favorable label": ["0" if is_bad else "1"]} if scope.labels else {}
+    favorable = ["0" if is_bad else "1"] if scope.labels else []
+    columns = {"label": [], "favorable label": favorable, **reference.pool.columns}
     return Provenance(
         model=reference.model.kind,
         n_people=n_people,
@@ -186,7 +187,7 @@ def _provenance(
         fingerprint=fingerprint_of(prints, n_people),
         column_prints=prints,
         hashes=dict(hashes),
-        columns={**favorable, **reference.pool.columns},
+        columns={role: names for role, names in columns.items() if names},
         files=dict(files),
     )
 

@@ -28,7 +28,7 @@ from evenhand.inputs.given import (
     as_scores,
     explained_scores,
 )
-from evenhand.inputs.people import People
+from evenhand.inputs.people import People, names_of
 from evenhand.inputs.reason_maps import given_reasons
 from evenhand.inputs.validation import as_decisions, check_columns, in_row_order
 from evenhand.models.protocol import AuditedModel
@@ -205,6 +205,9 @@ def audit_given_people(
         As in `auditing.audit.audit_people`.
     """
     check_value(options)
+    named = {role: names_of(given[role]) for role in ("scores", "reason_codes")}
+    columns = {**people.columns, **{role.replace("_", " "): names for role, names in named.items() if names}}
+    people = replace(people, columns=columns)
     reason_map, has_codes = options.reason_map, given["reason_codes"] is not None
     if has_codes:
         options = replace(options, reason_map=None)

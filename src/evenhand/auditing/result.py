@@ -63,7 +63,8 @@ class AuditResult:
     ----------
     features
         One row per feature: its mean contribution to the CEC score, its share of the total, its contribution to the
-        excess with an interval, and its mean attribution in each group; the largest contribution first.
+        excess with an interval and, unless it is 0 by construction, its mean attribution in each group; the largest
+        contribution first.
     outcome
         Utility, and decisions and errors by group.
     matching
@@ -225,8 +226,9 @@ class AuditResult:
     def review(self, n: int = 25, *, ids: Sequence[Any] | None = None) -> pd.DataFrame:
         """The applicants to look at first: declined, while the closest applicant of a better-off group was approved.
 
-        Each group is compared with the reference group. Of the two, the one with the lower approval rate is worse off.
-        Applicants of the group with the lowest approval ratio come first, and among them those with the closest match.
+        Worse off is the group that is approved less often at equal finances: that of the score gap in decisions, the
+        largest first; without evidence, the group with the lower approval rate, compared with the reference group.
+        Among its applicants, those with the closest match come first.
 
         Parameters
         ----------
@@ -248,12 +250,15 @@ class AuditResult:
         InvalidInputError
             If there is no applicant with such an id.
         """
-        rates = {row.group: row.approval_rate.value for row in self.outcome.approvals.groups}
-        reference = self.outcome.approvals.reference
-        rates = {} if self.drawn_groups is not None else rates
-        sides = [sorted((name, reference), key=rates.__getitem__) for name in rates if name != reference]
-        sides.sort(key=lambda two: rates[two[0]] / rates[two[1]] if rates[two[1]] else 1.0)
-        return review_of(self.source, [(worse, better) for worse, better in sides], n, ids)
+        approvals = self.outcome.approvals
+        if self.evidence is not None:
+            apart = {(gap.group, gap.reference): gap.decision.value for gap in self.evidence.score_gaps}
+        else:
+            rates = {row.group: row.approval_rate.value for row in approvals.groups}
+            apart = {(name, approvals.reference): rate - rates[approvals.reference] for name, rate in rates.items()}
+        known = {} if self.drawn_groups is not None else {two: gap for two, gap in apart.items() if not math.isnan(gap)}
+        sides = [two if known[two] < 0 else two[::-1] for two in sorted(known, key=lambda two: -abs(known[two]))]
+        return review_of(self.source, sides, n, ids)
 
     @cached_property
     def _review_table(self) -> Table:

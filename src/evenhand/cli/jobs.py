@@ -114,6 +114,8 @@ def read_given(
     features = columns.attributions if beside is None else beside.features
     inputs = None if features is None else _inputs(list(features), names, plan)
     people, notes = applicants(replace(plan, drop=(*plan.drop, *columns.needed)), inputs)
+    dropped = [name for name in people.columns.get("dropped", ()) if name not in columns.needed]
+    people = replace(people, columns={**people.columns, "dropped": dropped})
     frame = typed(raw, columns.needed or names[:1], reading).table.to_pandas()
     if inputs is not None:
         roles = {plan.label, plan.ids, plan.clusters, plan.decisions, *plan.group, *plan.by, *plan.drop}

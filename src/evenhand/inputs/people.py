@@ -409,7 +409,7 @@ class People:
             "sample_weight": sample_weight,
             "by": by,
         }
-        known = {_ROLES[name]: _names_of(values) for name, values in rows.items()}
+        known = {_ROLES[name]: names_of(values) for name, values in rows.items()}
         called = {name: (names or {}).get(name, f"{prefix}{name}") for name in rows}
         probable = sensitive_features if isinstance(sensitive_features, GroupProbabilities) else None
         if probable is not None:
@@ -515,8 +515,8 @@ _ROLES = {
 }
 
 
-def _names_of(given: Any) -> list[str]:
-    """Names of a table's columns, or of a column; none of an array."""
+def names_of(given: Any) -> list[str]:
+    """Names of a table's columns, or of a column; none of an array or a number."""
     given = given.probabilities if isinstance(given, GroupProbabilities) else given
     columns = getattr(given, "column_names", getattr(given, "columns", [getattr(given, "name", None)]))
     return [str(name) for name in (given if isinstance(given, Mapping) else columns) if name not in (None, "")]

@@ -75,7 +75,7 @@ def auc_interval(
     counts, squares = _counts_of_labels(y, score, times), _counts_of_labels(y, score, squared)
     n1, n0 = counts.totals
     if n1 == 0 or n0 == 0:
-        return not_estimable(f"not estimable: no one with label {1 if n1 == 0 else 0}")
+        return not_estimable(f"not estimable: no one with the {'' if n1 == 0 else 'un'}favorable label")
     area, share1, share0 = _placements(counts)
     worth1, worth0 = n1**2 / squares.totals[0], n0**2 / squares.totals[1]
     if worth1 < 2 or worth0 < 2:
@@ -234,9 +234,9 @@ def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Estimate:
     For two groups this is max(|TPR_0 - TPR_1|, |FPR_0 - FPR_1|).
     """
     absent = [
-        f"no one with label {label} in group {o.group!r}"
+        f"no one with the {label} label in group {o.group!r}"
         for o in outcomes
-        for label, n in ((1, o.n_positive_label), (0, o.n - o.n_positive_label))
+        for label, n in (("favorable", o.n_positive_label), ("unfavorable", o.n - o.n_positive_label))
         if n == 0
     ]
     if absent:

@@ -852,8 +852,8 @@ def split_questions(
     groups = dict(enumerate(design.groups))
     add("group", groups, present.groups)
     found += [("group", groups[c], _WithinPeople("group", c)) for c in groups if c not in present.groups]
-    add("label", {0: "0", 1: "1"}, present.labels)
-    add("decision", {1: "favorable", 0: "unfavorable"}, present.decisions)
+    for split, codes in (("label", present.labels), ("decision", present.decisions)):
+        add(split, {1: "favorable", 0: "unfavorable"}, codes)
     if len(groups) > 2:
         order = sorted(between, key=lambda sides: (sides not in present.between, _sides(design, sides)))
         found += [("groups compared", _sides(design, sides), BetweenGroups(*sides)) for sides in order]

@@ -199,7 +199,10 @@ def _pairs(pairs: pd.DataFrame, left_out: str) -> Sheet:
             yield (*row, "; ".join(filter(None, flags)), "; ".join(filter(None, (note, why))))
             note = ""
 
-    about = "One row per person and other group; `person` and `match` are row numbers from 0."
+    about = (
+        "One row per person and other group; `person` and `match` are row numbers from 0; labels and decisions are 1 "
+        "if they are favorable."
+    )
     highlights = (Highlight("regime", "equals", "B"), Highlight("regime", "equals", "D", "strong"), _STRONG)
     return Sheet("Pairs", about, _columns(pairs, ("flag", "text"), ("note", "long text")), rows(), highlights)
 

@@ -113,7 +113,7 @@ def test_what_cannot_be_estimated_says_why():
     score[80] = 0.0
     separated, alike, sure, nobody = group_calibration(y, score, group, names=["a", "b", "c", "d"])
     assert "separate the labels perfectly" in separated.slope.note
-    assert alike.slope.note == "not estimable: everyone has label 1"
+    assert alike.slope.note == "not estimable: everyone has the same label"
     assert sure.intercept.note == "not estimable: 1 people have a score of 0 or 1, whose log-odds are infinite"
     assert math.isfinite(sure.expected_calibration_error.value)
     assert nobody.bins == ()

@@ -38,14 +38,14 @@ def test_auc_and_calibration_intervals_cover_the_truth():
 
 def test_rates_over_no_one_are_nan_with_the_reason():
     rows = error_rates([1, 1, 0, 1, 1], [0, 0, 1, 1, 0], [0.1, 0.2, 0.3, 0.9, 0.2], [0, 0, 1, 1, 1], names="abc")
-    assert "no one with label 0 in group 'a'" in rows[0].false_positive_rate.note
-    assert "no one with label 0 in group 'a'" in rows[0].auc.note
+    assert "no one with the unfavorable label in group 'a'" in rows[0].false_positive_rate.note
+    assert "no one with the unfavorable label in group 'a'" in rows[0].auc.note
     assert "no one approved in group 'a'" in rows[0].false_discovery_rate.note
     assert "one person with a label" in rows[1].auc.note
     assert "no one in group 'c'" in rows[2].brier_score.note
     assert np.isnan(rows[2].positive_rate.value)
     only_zero = error_rates([0, 0, 1], [0, 0, 1], [0.1, 0.2, 0.3], [0, 0, 1])[0]
-    assert "no one with label 1 in group '0'" in only_zero.auc.note
+    assert "no one with the favorable label in group '0'" in only_zero.auc.note
 
 
 def test_scores_that_are_not_probabilities_have_no_calibration():

@@ -57,7 +57,7 @@ def test_gap_intervals_cover_the_truth_also_when_there_is_no_gap(rates, sizes, n
 def test_gaps_of_an_empty_cell_are_nan_with_the_reason():
     gaps = outcome_gaps([0, 1, 1, 1], [0, 1, 1, 0], [0, 0, 1, 1], names=["a", "b"])
     assert np.isnan(gaps["eo_gap"].value)
-    assert gaps["eo_gap"].note == "not estimable: no one with label 0 in b"
+    assert gaps["eo_gap"].note == "not estimable: no one with the unfavorable label in b"
     assert gaps["tpr_gap"].value == 0.5
     empty = outcome_gaps([0, 1], [0, 1], [0, 0], names=["a", "b"])
     assert "no one in b" in empty["sp_gap"].note

@@ -47,6 +47,8 @@ from evenhand.report.tables import (
     text,
 )
 
+_NOTHING = 1e-4  # of the size of attributions
+
 
 @dataclass(frozen=True, eq=False)
 class FeatureSums(Sums):
@@ -67,7 +69,11 @@ def _weighted_sum(rows: NDArray[np.float32], sample_weight: Floats | None, perso
 
 
 def feature_table_of(fitted: Fitted, sums: AuditSums, evidence: Evidence | None) -> pd.DataFrame:
-    """For each feature: mean part of the CEC score, share, part of the excess, and mean attribution by group."""
+    """For each feature: mean part of the CEC score, share, part of the excess, and mean attribution by group.
+
+    From the mean of their own group, people's attributions by a linear model have a mean of 0, which says nothing: then
+    there are no columns of means.
+    """
     if not fitted.scope.attributions:
         return pd.DataFrame(columns=["feature", "contribution", "share"])
     features, names = [str(column) for column in fitted.pool.table.columns], fitted.pool.groups.names
@@ -85,9 +91,10 @@ def feature_table_of(fitted: Fitted, sums: AuditSums, evidence: Evidence | None)
             "excess_low": [e.low for e in estimates],
             "excess_high": [e.high for e in estimates],
         }
-    for code, name in enumerate(names):
-        weight = float(sums.weights[code, 1])
-        columns[f"mean attribution: {name}"] = own.attributions[code] / weight if weight else np.nan
+    with np.errstate(invalid="ignore"):
+        means = own.attributions / sums.weights[:, 1:2]
+    if np.nanmax(np.abs(means), initial=0.0) > _NOTHING * np.sqrt(sums.value_squares / sums.n_people.sum()):
+        columns |= {f"mean attribution: {name}": means[code] for code, name in enumerate(names)}
     return pd.DataFrame(columns).sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
 
 
@@ -111,13 +118,14 @@ def feature_table(summary: Summary) -> Table:
         estimate("contribution to excess", excess_of, places=4),
         Column("p-value, one-sided", "p", "p_value").detail(),
         *(
-            Column(f"mean attribution: {group}", "number", inside("row", f"mean attribution: {group}"))
-            for group in summary["data"]["groups"]
+            Column(name, "number", inside("row", name))
+            for name in (f"mean attribution: {group}" for group in summary["data"]["groups"])
+            if any(name in row for row in summary["features"])
         ),
         flag(lambda r: significance_flag(r["p_value"], "p-value, not adjusted,")),
         Column("note", "long text", note).detail(),
     )
-    caption = "Each feature's part of the CEC score and of the excess, and its mean attribution in each group"
+    caption = "Each feature's part of the CEC score and of the excess"
     return Table("Features", caption, columns, records, [FLAGGED], needs=("excess",))
 
 

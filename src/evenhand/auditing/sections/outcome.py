@@ -245,13 +245,13 @@ def group_table(summary: Summary) -> Table:
     def note(record: Record) -> str:
         if record["n_positive_label"] is None:
             return lacking(summary, "labels")
-        n = {1: record["n_positive_label"], 0: record["n"] - record["n_positive_label"]}
-        return joined(*(f"no one with label {label}" for label in n if not n[label]))
+        n = {"favorable": record["n_positive_label"], "unfavorable": record["n"] - record["n_positive_label"]}
+        return joined(*(f"no one with the {label} label" for label in n if not n[label]))
 
     columns = (
         text("group"),
         Column("people", "whole", "n"),
-        Column("label 1", "whole", "n_positive_label"),
+        Column("with the favorable label", "whole", "n_positive_label"),
         Column("positive rate", "share", "positive_rate"),
         Column("true positive rate", "share", "true_positive_rate"),
         Column("false positive rate", "share", "false_positive_rate"),
@@ -387,7 +387,7 @@ def error_table(summary: Summary) -> Table:
     columns = (
         text("group"),
         Column("people", "whole", "n_people").detail(),
-        Column("label 1", "whole", "n_positive_label").detail(),
+        Column("with the favorable label", "whole", "n_positive_label").detail(),
         *(column if is_shown else column.detail() for column, is_shown in rates),
         flag(_small_group),
         Column("note", "long text", note),
@@ -744,9 +744,9 @@ class Outcome(Section):
     )
     words: ClassVar = {
         "positive rate, approval rate": "Share of people whose decision is favorable.",
-        "true positive rate": "Share of favorable decisions among people with label 1.",
-        "false positive rate": "Share of favorable decisions among people with label 0.",
-        "false discovery rate": "Share of label 0 among people with a favorable decision.",
+        "true positive rate": "Share of favorable decisions among people with the favorable label.",
+        "false positive rate": "Share of favorable decisions among people with the unfavorable label.",
+        "false discovery rate": "Share of the unfavorable label among people with a favorable decision.",
         "statistical parity gap": "Largest difference in approval rates between groups.",
         "equalized odds gap": "Largest difference between groups in the true or the false positive rate.",
         "approval ratio": "The group's approval rate divided by that of the reference group (adverse impact ratio). A "
@@ -754,8 +754,10 @@ class Outcome(Section):
         "odds ratio": "Odds of approval in the group divided by those in the reference group; 1 means equal odds.",
         "shortfall of approvals": "Additional approvals with which the group's rate would reach that of the reference "
         "group.",
-        "AUC": "How often the score ranks a person with label 1 above one with label 0: 0.5 is chance, 1 is always.",
-        "F1": "Harmonic mean of two shares: of label 1 among those approved, and of those approved among label 1.",
+        "AUC": "How often the score rates a person with the favorable label better than one with the unfavorable "
+        "label: 0.5 is chance, 1 is always.",
+        "F1": "Harmonic mean of two shares: of the favorable label among those approved, and of those approved among "
+        "people with the favorable label.",
         "Brier score": "Mean squared difference between score and label; 0 is perfect.",
         "calibration error": "Mean distance between score and observed rate over bins of the score. Chance alone makes "
         "it positive, by the amount in the next column.",

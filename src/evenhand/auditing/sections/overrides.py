@@ -76,9 +76,11 @@ class OverridesFound:
     groups: tuple[GroupOverrides, ...]
 
 
-def group_overrides(rows: ScoreCounts, names: tuple[str, ...], cut_off: float) -> tuple[str, list[GroupOverrides]]:
-    """The reference group, the largest, and overrides by direction and group; rows are sorted by score."""
-    reference = names[int(np.bincount(rows.group, rows.weight, minlength=len(names)).argmax())]
+def group_overrides(
+    rows: ScoreCounts, names: tuple[str, ...], cut_off: float, reference: str | None = None
+) -> tuple[str, list[GroupOverrides]]:
+    """The reference group, by default the largest, and overrides by direction and group; rows are sorted by score."""
+    reference = reference or names[int(np.bincount(rows.group, rows.weight, minlength=len(names)).argmax())]
     distance, is_above = np.abs(rows.score - cut_off), rows.score >= cut_off
     order = np.argsort(distance, kind="stable")
     upto = np.cumsum(rows.count[order])
@@ -189,7 +191,7 @@ class Overrides(Section):
         if pool.decisions is None or pool.cut_offs is not None:
             return None
         names, cut_off = pool.groups.names, reference.approval_threshold
-        against, groups = group_overrides(sums.rows, names, cut_off)
+        against, groups = group_overrides(sums.rows, names, cut_off, settings.reference_group)
         shown = own_score(cut_off, settings.favorable or "high", settings.unit)
         return OverridesFound(float(shown), against, tuple(groups))
 

@@ -455,26 +455,29 @@ def density(data: Summary) -> alt.Chart:
     )
 
 
+_DECISIONS = {0: "declined", 1: "approved"}
+
+
 def review_table(review: pd.DataFrame) -> Table:
     """The applicants to look at first, each next to the closest applicant of a better-off group."""
     names = [str(name) for name in review.columns]
     who, whose = ("person_id", "match_id") if "person_id" in names else ("person", "match")
     columns = (
-        Column("applicant", "any", who),
+        text("applicant", who),
         text("group"),
         Column("score", "number", "score"),
-        Column("decision", "whole", "decision").detail(),
-        Column("closest", "any", whose if whose in names else "match"),
+        Column("decision", "text", lambda r: _DECISIONS.get(r["decision"], "")).detail(),
+        text("closest", whose if whose in names else "match"),
         text("its group", "other_group"),
         Column("its score", "number", "match_score"),
-        Column("its decision", "whole", "match_decision").detail(),
+        Column("its decision", "text", lambda r: _DECISIONS.get(r["match_decision"], "")).detail(),
         Column("distance", "number", "distance"),
         Column("inputs that differ, applicant | closest", "long text", lambda r: _few_inputs(r["inputs_that_differ"])),
         *(Column(name, "any", itemgetter(name)).detail() for name in names if ": " in name),
     )
     caption = (
-        "Declined applicants of the group that is worse off, each next to the closest applicant of the better-off "
-        "group, who was approved. The closest pairs come first."
+        "Declined applicants of the group that is approved less often at equal finances, each next to the closest "
+        "applicant of the other group, who was approved. The closest pairs come first."
     )
     records = [{str(name): value for name, value in row.items()} for row in review.to_dict("records")]
     return Table("Review", caption, columns, records)

@@ -36,8 +36,8 @@ class GroupCurve:
     ks_score
         That score.
     score, true_positive_rate, false_positive_rate
-        Points of the curve, at most 100: the shares of people with label 1, and with label 0, whose score is at least
-        as favorable. The first point has no score, because no one's is more favorable.
+        Points of the curve, at most 100: the shares of people with the favorable label, and with the other, whose score
+        is at least as favorable. The first point has no score, because no one's is more favorable.
     """
 
     group: str
@@ -101,7 +101,7 @@ def roc_table(summary: Summary) -> Table:
     columns = (
         text("group"),
         Column("people", "whole", "n_people"),
-        Column("label 1", "whole", "n_positive_label"),
+        Column("with the favorable label", "whole", "n_positive_label"),
         estimate("AUC", "auc"),
         estimate("KS distance of the labels", "ks"),
         Column("at a score of", "number", "ks_score"),
@@ -185,8 +185,8 @@ class Roc(Section):
         AuditChart(ks, "KS curves", _caption("ks", "The peak of a curve is the KS distance."), roc_table),
     )
     prose = (
-        "Whether the score tells people with label 1 from those with label 0 equally well in every group, whatever the "
-        "cutoff. A score that separates one group worse than another makes more errors in it."
+        "Whether the score tells people with the favorable label from the others equally well in every group, whatever "
+        "the cutoff. A score that separates one group worse than another makes more errors in it."
     )
     words: ClassVar = {
         "ROC curve": "True by false positive rate as the cutoff moves.",

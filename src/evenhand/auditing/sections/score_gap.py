@@ -49,8 +49,8 @@ def score_gap_table(summary: Summary) -> Table:
         named = {"group": gap["group"], "reference": gap["reference"]}
         parts = (
             ("all inputs together" if gap["features"] else "in total", "total", gap["unit"], gap["p_adjusted"], ""),
-            ("in probability", "probability", "probability", None, "probability"),
-            ("in favorable decisions", "decision", "share", None, "decisions"),
+            ("in probability", "probability", "probability", "", "probability"),
+            ("in favorable decisions", "decision", "share", "", "decisions"),
         )
         records += [
             {**gap[key], **named, "part": part, "unit": unit, "p_adjusted": p_adjusted}
@@ -351,14 +351,14 @@ class ScoreGap(Section):
         if "value" in gap and scope and scope["outcome"] == "value":
             worse = f"{side}{_direction(summary)}"
             yield f"score gap, {scope['unit']}", gap["value"], gap["value"]["note"] or worse, "scores"
-        elif _is_risk(summary):
-            side += "; below 0, riskier"
+        riskier = "; below 0, riskier" if _is_risk(summary) else ""
         for key, words, need in (
             ("logit", "log-odds", "probability"),
             ("probability", "probability", "probability"),
             ("decision", "favorable decisions", "decisions"),
         ):
-            yield f"score gap, {words}", gap[key], gap[key]["note"] or side, need
+            beside = side if key == "decision" else f"{side}{riskier}"
+            yield f"score gap, {words}", gap[key], gap[key]["note"] or beside, need
 
     def metrics(self, summary: Summary, reference: str) -> Iterable[AuditMetric]:
         """Score gaps of every two groups, in total and by input, with the same sign in every audit."""

@@ -258,7 +258,7 @@ def _recalibration(labels: Ints, scores: Floats, weights: RowWeights, confidence
     if n_sure:
         reason = f"{n_sure:,} people have a score of 0 or 1, whose log-odds are infinite"
     elif (labels == labels[0]).all():
-        reason = f"everyone has label {labels[0]}"
+        reason = "everyone has the same label"
     if reason:
         return not_estimable(f"not estimable: {reason}"), not_estimable(f"not estimable: {reason}")
     log_odds = special.logit(scores)

@@ -111,8 +111,8 @@ def error_rates(
             n_people=members.count(people[code]),
             n_positive_label=members.count(favorable[code]),
             positive_rate=rate(approved, everyone, "no one"),
-            true_positive_rate=rate(approved, labels == 1, "no one with label 1"),
-            false_positive_rate=rate(approved, labels == 0, "no one with label 0"),
+            true_positive_rate=rate(approved, labels == 1, "no one with the favorable label"),
+            false_positive_rate=rate(approved, labels == 0, "no one with the unfavorable label"),
             false_discovery_rate=rate(1 - labels, approved == 1, "no one approved"),
             auc=_group_auc(members, code, labels, scores, confidence),
             mean_score_minus_observed_rate=calibration(scores - labels),
@@ -184,8 +184,8 @@ def outcome_gaps(
     rng = np.random.default_rng(random_state)
     cells = {
         "approval rate": (np.ones(len(labels), dtype=bool), ""),
-        "true positive rate": (labels == 1, " with label 1"),
-        "false positive rate": (labels == 0, " with label 0"),
+        "true positive rate": (labels == 1, " with the favorable label"),
+        "false positive rate": (labels == 0, " with the unfavorable label"),
     }
     drawn: dict[str, _DrawnRates] = {}
     absent: dict[str, str] = {}

@@ -177,7 +177,7 @@ function showPair() {
       finding(`${isUnlike ? "Different" : "Same"} reasoning: CEC ${fixed(data.cec[i])}, threshold ${data.threshold}`, isUnlike ? "differs" : "same"),
       finding(`Placebo pairs: ${fixed(data.placebo_cec[i])}`), finding(`q-value: ${fixed(data.q_value[i])}`),
       finding(`Input gap ${fixed(data.input_gap[i])}, reasoning gap ${fixed(data.reasoning_gap[i])}`),
-      finding(`Distance ${fixed(data.distance[i], 2)}`), finding(`Label of both: ${data.label[i]}`)),
+      finding(`Distance ${fixed(data.distance[i], 2)}`), finding(`Label of both: ${data.label[i] ? "favorable" : "unfavorable"}`)),
     make("p", {}, state.raw ? "Bars: how much each feature adds toward the favorable outcome, from the person's baseline."
       : "Bars: each feature's part of the explanation (attributions scaled to length 1, which is what the CEC score compares).",
       " Reasons are given to declined people: what counts most against them, measured from the mean of approved people; shared reasons are marked."),
