@@ -105,7 +105,8 @@ def test_what_was_not_estimated_is_open_and_says_why(data):
 def test_without_evidence_nothing_is_concluded(without_evidence):
     summary = without_evidence.to_dict()
     assert summary["findings"] == []
-    assert summary["verdict"]["headline"] == "Not compared with noise"
+    fact = "The model uses the group directly, through group"
+    assert summary["verdict"]["headline"] == f"{fact}; not compared with noise"
     assert "not known" in summary["verdict"]["sentences"][1][1]
     assert "supports no conclusion" in summary["verdict"]["limits"]
 
