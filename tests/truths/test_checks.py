@@ -260,3 +260,10 @@ def test_values_far_from_all_others_are_named_in_a_check_and_an_audit(name, valu
     arguments = {"sensitive_features": table["sex"], "financial_features": ["income"], "evidence": False}
     result = eh.audit(model, table[["income", "debt"]], table["repaid"], **arguments)
     assert any(f"The input {name!r} has 1 value more than 50 standard deviations" in text for text in result.warnings)
+    usual = loans(600, seed=1)
+    usual = usual[["income", "debt"]], usual["repaid"], usual["sex"]
+    apart = eh.audit(model, table[["income", "debt"]], table["repaid"], reference=usual, **arguments)
+    assert any(f"The input {name!r} reaches {value:,.6g} among the audited people" in text for text in apart.warnings)
+    table.loc[3, name] = table[name].median()
+    alike = eh.audit(model, table[["income", "debt"]], table["repaid"], reference=usual, **arguments)
+    assert not any("50 standard deviations" in text for text in alike.warnings)

@@ -105,7 +105,7 @@ def audit(
         Additional columns of the audited people, such as product or state; the excess is reported for each value.
     clusters
         Identifies the rows of the same applicant or household: one value per row. Such rows are never compared with
-        each other, and count as one in every standard error except those of the proxy screen. By default, up to four
+        each other, and count as one in every standard error. By default, up to four
         rows with identical inputs are taken for one applicant in pairs and score gaps.
     sample_weight
         How many people of the population each row stands for, up to a common factor, for a survey or for a file that

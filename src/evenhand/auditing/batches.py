@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
@@ -80,8 +81,9 @@ class BatchOutput:
         The pair table; q-values are not known yet.
     triples, leaf_people, nulls
         Of the evidence; None without evidence.
-    screened, screened_groups
-        Features and groups of the people who are screened for proxies.
+    screened
+        Features of the people who are screened for proxies; the index has their groups, and their clusters, 0 if
+        unknown.
     reasons
         Principal reasons, a row for each declined person.
     """
@@ -93,7 +95,6 @@ class BatchOutput:
     leaf_people: LeafPeople | None = None
     nulls: PairNulls | None = None
     screened: pd.DataFrame | None = None
-    screened_groups: Ints | None = None
     reasons: pd.DataFrame | None = None
 
     @classmethod
@@ -122,6 +123,7 @@ class BatchOutput:
             Rows left out of the batch, by reason.
         """
         people, evidence = found.people, found.evidence
+        clusters = np.zeros(len(people), dtype=np.uint64) if people.clusters is None else people.clusters
         pairs = found.pair_table()
         if row is not None:
             pairs["person"] = row[found.pairs.person]
@@ -142,8 +144,9 @@ class BatchOutput:
             triples=None if evidence is None else evidence.triples,
             leaf_people=None if evidence is None else evidence.leaf_people,
             nulls=nulls,
-            screened=people.table.iloc[screened],
-            screened_groups=people.groups.codes[screened],
+            screened=people.table.iloc[screened].set_axis(
+                pd.MultiIndex.from_arrays([people.groups.codes[screened], clusters[screened]])
+            ),
             reasons=found.reasons.people.table(found.reasons.source.reason_map.names, people, row),
         )
 
@@ -180,8 +183,8 @@ class FinishedBatches(Protocol):
     def leaf_people(self, merged: Merged) -> Iterable[LeafPeople]:
         """The people of all batches in their leaves."""
 
-    def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
-        """Features and groups of the people of a batch who are screened for proxies; None for no one."""
+    def screened(self, number: int) -> pd.DataFrame | None:
+        """The people of a batch who are screened for proxies, as in `BatchOutput`; None for no one."""
 
 
 def merge_batches(batches: FinishedBatches) -> Merged | None:
@@ -239,8 +242,6 @@ class OneBatch:
         assert people is not None
         return [people.rows(slice(k, k + _ROWS_AT_ONCE)) for k in range(0, max(len(people), 1), _ROWS_AT_ONCE)]
 
-    def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
-        """Features and groups of the people who are screened for proxies."""
-        assert self.output.screened is not None
-        assert self.output.screened_groups is not None
-        return self.output.screened, self.output.screened_groups
+    def screened(self, number: int) -> pd.DataFrame | None:
+        """The people who are screened for proxies."""
+        return self.output.screened

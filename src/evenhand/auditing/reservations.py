@@ -15,7 +15,7 @@ from evenhand.auditing.sections.pairs import PairMetrics
 from evenhand.auditing.summary import Provenance
 from evenhand.auditing.sums import AuditSums
 from evenhand.exceptions import warn_caller
-from evenhand.inputs.checking import SMALL_GROUP, ColumnCheck, Sign, check_table, few_sentences
+from evenhand.inputs.checking import SMALL_GROUP, ColumnCheck, Sign, check_table, extreme_end, few_sentences
 from evenhand.inputs.names import protected_characteristic, suggests
 from evenhand.inputs.people import People
 from evenhand.inputs.reason_maps import ReasonMap
@@ -104,6 +104,9 @@ def reservations_of(
     labels = pd.Series(pool.labels.astype(float), index=pool.table.index)
     checks, _ = with_associations(check_table(pool.table), pool.table, labels, None, set())
     remarks = [(c.name, sign.kind, f"The input {sign.sentence(c.name)}") for c in checks for sign in c.signs]
+    for name, seen in sums.values.items():  # of the audited people, who may not be in the reference
+        if not np.isnan(seen.low) and (sign := extreme_end(pool.table[name], seen.low, seen.high)) is not None:
+            remarks.append((name, sign.kind, f"The input {sign.sentence(name)}"))
     # Without attributions, it is not known which columns the model uses.
     of_use = ("protected characteristic",) if scope.attributions else ()
     grave_of_inputs, other_of_inputs = (
@@ -190,7 +193,7 @@ def _on_repeated_rows(sums: AuditSums, provenance: Provenance, pool: People) -> 
             + ("belong to an applicant with several rows" if is_given else "have the same inputs as a different row")
             + ". They are not compared with each other, and count as one applicant in "
             + (
-                "every standard error except those of the proxy screen."
+                "every standard error."
                 if is_given
                 else "the standard errors of pairs and score gaps, but not in those of approvals and errors. Pass "
                 "`clusters` (--clusters) to say which rows are the same applicant."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
@@ -15,6 +16,7 @@ from evenhand.arrays import Floats, Ints, Sums, text_codes
 from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.identity import people_prints
 from evenhand.auditing.triples import EvidenceSums
+from evenhand.inputs.validation import is_number_column
 from evenhand.metrics.estimate import RowWeights
 from evenhand.metrics.reason_codes import DeclinedPeople
 from evenhand.report.section import Section
@@ -151,28 +153,35 @@ class ClusteredPeople(ScoreCounts):
 
 @dataclass(frozen=True, eq=False)
 class ColumnValues:
-    """The values of a column as text, each with the groups in which it occurs; None if there are too many."""
+    """The values of a column as text, with the groups in which each occurs, None if there are too many; its range."""
 
     groups: Mapping[str, tuple[int, ...]] | None
+    low: float = math.nan
+    high: float = math.nan
 
     @classmethod
     def of(cls, column: pd.Series[Any], codes: Ints, n_groups: int) -> ColumnValues:
         """Those of people with group codes."""
         place, values = pd.factorize(column, use_na_sentinel=False)
+        ends = (math.nan, math.nan)
+        if is_number_column(column) and column.notna().any():
+            ends = float(column.min()), float(column.max())
         if len(values) > _MOST_VALUES:
-            return cls(None)
+            return cls(None, *ends)
         distinct = pd.Series(values)
         text = distinct.astype(object).where(distinct.notna(), None).map(str).to_numpy(dtype=str)
         names, of_value = text_codes(text)
         occurs = np.zeros((len(names), n_groups), dtype=bool)
         occurs[of_value[place], codes] = True
-        return cls({name: tuple(np.flatnonzero(row).tolist()) for name, row in zip(names, occurs, strict=True)})
+        return cls({name: tuple(np.flatnonzero(row).tolist()) for name, row in zip(names, occurs, strict=True)}, *ends)
 
     def __add__(self, other: ColumnValues) -> ColumnValues:
         first, second = self.groups, other.groups
+        ends = float(np.fmin(self.low, other.low)), float(np.fmax(self.high, other.high))
         if first is None or second is None or len(names := sorted({*first, *second})) > _MOST_VALUES:
-            return ColumnValues(None)
-        return ColumnValues({name: tuple(sorted({*first.get(name, ()), *second.get(name, ())})) for name in names})
+            return ColumnValues(None, *ends)
+        groups = {name: tuple(sorted({*first.get(name, ()), *second.get(name, ())})) for name in names}
+        return ColumnValues(groups, *ends)
 
 
 @dataclass(frozen=True, eq=False)

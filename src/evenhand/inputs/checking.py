@@ -170,15 +170,43 @@ def _number_signs(column: Distinct) -> Iterator[Sign]:
     values, counts = values[is_amount], column.counts[is_amount]
     if not len(values):
         return
-    # The spread of all but the outer hundredths: a long tail is not extreme, and no single value changes it.
-    shares = (np.cumsum(counts) - counts / 2) / counts.sum()
-    low, middle, high = np.interp([0.01, 0.5, 0.99], shares, values)
-    with np.errstate(over="ignore", invalid="ignore"):
-        far = np.abs(values - middle) / ((high - low) / _OUTER_HUNDREDTHS or np.inf)
+    far = _distance(values, values, counts)
     if far.max() > _EXTREME:
         n, most = int(counts[far > _EXTREME].sum()), values[np.argmax(far)]
         clause = f"has {n:,} value{'s' if n > 1 else ''} more than {_EXTREME} standard deviations from the middle"
         yield Sign("extreme value", f"{clause}, such as {most:,.6g}")
+
+
+def _distance(of: NDArray[np.float64], values: NDArray[np.float64], counts: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Standard deviations between numbers and the middle of ascending values with their counts."""
+    # The spread of all but the outer hundredths: a long tail is not extreme, and no single value changes it.
+    shares = (np.cumsum(counts) - counts / 2) / counts.sum()
+    low, middle, high = np.interp([0.01, 0.5, 0.99], shares, values)
+    with np.errstate(over="ignore", invalid="ignore"):
+        distance: NDArray[np.float64] = np.abs(of - middle) / ((high - low) / _OUTER_HUNDREDTHS or np.inf)
+    return distance
+
+
+def extreme_end(column: pd.Series[Any], low: float, high: float) -> Sign | None:
+    """The sign that people with values from `low` to `high` reach far beyond the values of a column of numbers.
+
+    Examples
+    --------
+    >>> extreme_end(pd.Series(range(100)), -3.0, 99999.0).clause
+    'reaches 99,999 among the audited people, more than 50 standard deviations from the middle of the reference'
+    """
+    numbers = column.to_numpy(np.float64, na_value=np.nan)
+    values, counts = np.unique(numbers[np.isfinite(numbers)], return_counts=True)
+    if not len(values) or values[0] <= low <= high <= values[-1]:
+        return None
+    ends = np.array([low, high])
+    far = _distance(ends, values, counts)
+    if far.max() <= _EXTREME:
+        return None
+    reached = f"reaches {ends[far.argmax()]:,.6g} among the audited people"
+    return Sign(
+        "extreme value", f"{reached}, more than {_EXTREME} standard deviations from the middle of the reference"
+    )
 
 
 def sentinels(values: NDArray[np.float64], counts: NDArray[np.int64]) -> dict[float, int]:

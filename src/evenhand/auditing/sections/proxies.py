@@ -35,13 +35,19 @@ def screened_people(person: NDArray[np.int64], random_state: int) -> NDArray[np.
 def screen_for_proxies(
     batches: FinishedBatches, numbers: Sequence[int], names: tuple[str, ...], random_state: int
 ) -> ProxyScreen | None:
-    """Screen some people for proxies; None where fewer than two groups have people enough to hold some out."""
-    parts = [part for part in batches.crew.in_order(batches.screened, numbers) if part is not None]
-    codes = np.concatenate([np.zeros(0, dtype=np.int64), *(part for _, part in parts)])
-    if (np.bincount(codes, minlength=len(names)) >= 2 * _PROXY_FOLDS).sum() < 2:
+    """Screen some people for proxies; None where fewer than two groups have people enough to hold some out.
+
+    Of the rows of a cluster, one is screened: copies of a person who is held out would give the group away.
+    """
+    parts = [part for part in batches.crew.in_order(batches.screened, numbers) if part is not None and len(part)]
+    if not parts:
         return None
-    table = pd.concat([table for table, _ in parts], ignore_index=True)
+    table = pd.concat(parts)
+    codes, clusters = (table.index.get_level_values(level).to_numpy() for level in (0, 1))
     order = np.lexsort((codes, hash_rows(table)))  # people are held out whatever the order of their rows
+    order = order[(clusters[order] == 0) | ~pd.Series(clusters[order]).duplicated().to_numpy()]
+    if (np.bincount(codes[order], minlength=len(names)) >= 2 * _PROXY_FOLDS).sum() < 2:
+        return None
     return proxy_screen(
         table.iloc[order].reset_index(drop=True),
         codes[order],

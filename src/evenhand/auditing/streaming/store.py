@@ -299,7 +299,7 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
         kinds = {n: pa.float64() if n.startswith("share_") else _COLUMN_TYPES.get(n, pa.string()) for n in names}
         contents["reasons"] = _parquet(output.reasons, kinds)
     if output.screened is not None and len(output.screened):
-        contents["screened.parquet"] = _parquet(output.screened.assign(**{"": output.screened_groups}))
+        contents["screened.parquet"] = _parquet(output.screened)
     if (triples := output.triples) is not None:
         # People outside the reference come first, sorted by their lower row.
         is_inside, lowest = triples.person_row >= 0, smallest_row(triples)
@@ -319,7 +319,8 @@ def encode_batch(output: BatchOutput) -> BatchFiles:
 def _parquet(table: pd.DataFrame, kinds: Mapping[Any, pa.DataType] | None = None) -> pa.Buffer:
     sink = pa.BufferOutputStream()
     schema = None if kinds is None else pa.schema(dict(kinds))
-    pq.write_table(pa.Table.from_pandas(table, schema, preserve_index=False, nthreads=1), sink)
+    is_indexed = table.index.nlevels > 1
+    pq.write_table(pa.Table.from_pandas(table, schema, preserve_index=is_indexed, nthreads=1), sink)
     return sink.getvalue()
 
 
@@ -383,13 +384,10 @@ class Store:
         """The values from which the q-values of a batch's pairs are computed."""
         return load(self._file(number, "nulls.npz"), PairNulls)
 
-    def screened(self, number: int) -> tuple[pd.DataFrame, Ints] | None:
-        """Features and groups of the people of a batch who are screened for proxies."""
+    def screened(self, number: int) -> pd.DataFrame | None:
+        """The people of a batch who are screened for proxies."""
         path = self._file(number, "screened.parquet")
-        if not path.exists():
-            return None
-        table = pd.read_parquet(path)
-        return table.drop(columns=""), table[""].to_numpy(dtype=np.int64)
+        return pd.read_parquet(path) if path.exists() else None
 
     def pair_column(self, number: int, *columns: str) -> list[NDArray[Any]]:
         """Columns of the pair table of a batch."""
