@@ -122,7 +122,7 @@ def test_a_streamed_audit_has_the_same_curves(people, found, tmp_path):
 
 def test_it_is_shown_compared_and_logged(found, tmp_path):
     summary = found.to_dict()
-    (section,) = [part for part in audit_sections(summary, SECTIONS) if part.id == "roc"]
+    (section,) = [p for top in audit_sections(summary, SECTIONS) for p in top.unfolded if p.id == "roc"]
     assert [panel.name for panel in section.panels] == ["roc", "ks"]
     assert all(panel.specification for panel in section.panels)
     found.to_excel(tmp_path / "audit.xlsx")
@@ -155,6 +155,6 @@ def test_without_labels_or_probabilities_it_is_absent(people, given):
     result = eh.audit_given(X, labels, sensitive_features=group, financial_features=["income", "debt"], **more)
     assert "roc" not in result.to_dict()
     assert "roc" not in result.tables
-    assert "roc" not in {part.id for part in audit_sections(result.to_dict(), SECTIONS)}
+    assert "roc" not in {part.id for top in audit_sections(result.to_dict(), SECTIONS) for part in top.unfolded}
     with pytest.raises(InvalidInputError, match=r"no labels|not a probability"):
         result.plot.roc()

@@ -407,7 +407,8 @@ def test_an_interrupt_says_what_is_kept_where_something_is(evenhand, monkeypatch
 
     monkeypatch.setattr("evenhand.cli.jobs.search_table", interrupt)
     (tmp_path / "store").mkdir()
-    words = ("search", "people.csv", "--label", "y", "--group", "sex", "--financial", "f0")
+    (tmp_path / "people.csv").write_text("y,sex,f0\n1,f,2\n")
+    words = ("search", tmp_path / "people.csv", "--label", "y", "--group", "sex", "--financial", "f0")
     stopped = KeyboardInterrupt()
     assert evenhand(*words, "--out", tmp_path)[2].strip() == "Interrupted."
     (tmp_path / "store" / "block").write_text("")
@@ -526,11 +527,11 @@ def test_a_search_ends_with_a_page_a_workbook_and_an_audited_model(evenhand, loa
     code, out, err = evenhand(
         "search", loans, *BASICS, "--candidates", "2", "--folds", "2", "--keep", "auc >= 0.1", "--seed-search", "2",
         "--keep", "profit >= unconstrained - 90%", "--payoff", "approve_good=1,approve_bad=-1", "--alternatives", "2",
-        "--minimize", "weighing", "--confirmation", "0.4", "--out", tmp_path / "search",
+        "--minimize", "cec", "--confirmation", "0.4", "--out", tmp_path / "search",
     )  # fmt: skip
     assert code == 0, err
     found = json.loads((tmp_path / "search" / "search.json").read_text())
-    assert found["minimize"] == "reasoning_excess"
+    assert found["minimize"] == "cec"
     assert found["settings"]["payoff"]["approve_bad"] == -1
     assert {c["parameters"]["seed"] for c in found["candidates"]} == {0, 1}
     assert found["confirmation"]["candidates"]

@@ -95,7 +95,7 @@ def test_check_train_and_search_take_them_too(evenhand, places, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     code, output, errors = evenhand("check", *places["sql"], "--out", "looked")
     assert code == 0, errors
-    assert "then run: evenhand audit --sql 'select * from '\"'\"'people.parquet'\"'\"' where income > 0'" in output
+    assert "run: evenhand audit --sql 'select * from '\"'\"'people.parquet'\"'\"' where income > 0'" in output
     roles = ["--label", "paid", "--group", "sex", "--financial", "income,rate"]
     for place in ("s3", "sql"):
         code, _, errors = evenhand("train", *places[place], *roles, "--epochs", "1", "--out", f"model {place}")

@@ -191,6 +191,10 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
     """
     if is_without_model(plan):
         return _audit_given_table(path, plan)
+    if plan.model is None and plan.reference is not None:
+        raise InvalidInputError(
+            "--reference needs --model: without a model, the people are split into a reference and an audited part."
+        )
     reference = None if plan.reference is None else opened_table(plan.reference, plan)
     path = open_table(path, part_of(plan, ReadOptions))
     files = _Files(plan.model, data=path, reference=reference)
@@ -201,10 +205,6 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
         everyone, notes = _applicants(path, plan, features)
         advance("people")
     people = _drawn(everyone, plan.random_state) if plan.quick else everyone
-    if model is None and reference is not None:
-        raise InvalidInputError(
-            "--reference needs --model: without a model, the people are split into a reference and an audited part."
-        )
     options = part_of(plan, AuditOptions)
     if model is None:
         result = _fit_and_audit(people, options, as_paper=plan.paper)

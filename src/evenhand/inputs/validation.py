@@ -225,7 +225,7 @@ def check_group_names(counts: Mapping[str, int], name: str) -> None:
     Traceback (most recent call last):
     ...
     evenhand.exceptions.InvalidInputError: `race` has groups that differ only in typing: 'Black' (90),
-    'BLACK' (2); write each group in one way.
+    'BLACK' (2); write each group in one way (in a TOML file: [clean] groups = {'BLACK' = 'Black'}).
     """
     if len(counts) > MOST_GROUPS:
         shown = ", ".join(repr(group) for group in list(counts)[:_SHOWN])
@@ -240,9 +240,10 @@ def check_group_names(counts: Mapping[str, int], name: str) -> None:
     alike = alike_names(counts)
     if alike:
         shown = ", ".join(f"{group!r} ({counts[group]:,})" for group in alike[0])
+        *rare, usual = sorted(alike[0], key=lambda group: counts[group])
         raise InvalidInputError(
             f"`{name}` has groups that differ only in typing: {shown}; write each group in one way (in a TOML file: "
-            f"[clean] groups = {{{alike[0][0]!r} = {alike[0][1]!r}}})."
+            f"[clean] groups = {{{', '.join(f'{group!r} = {usual!r}' for group in rare)}}})."
         )
 
 

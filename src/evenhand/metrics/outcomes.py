@@ -188,7 +188,7 @@ class GroupOutcome:
 
     group: str
     n: int
-    n_positive_label: int
+    n_positive_label: int | None
     positive_rate: float
     true_positive_rate: float
     false_positive_rate: float
@@ -236,7 +236,8 @@ def equalized_odds_gap(outcomes: list[GroupOutcome]) -> Estimate:
     absent = [
         f"no one with the {label} label in group {o.group!r}"
         for o in outcomes
-        for label, n in (("favorable", o.n_positive_label), ("unfavorable", o.n - o.n_positive_label))
+        for n_favorable in (o.n_positive_label or 0,)
+        for label, n in (("favorable", n_favorable), ("unfavorable", o.n - n_favorable))
         if n == 0
     ]
     if absent:

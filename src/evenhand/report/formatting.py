@@ -159,9 +159,11 @@ def fewer_or_more(value: float, low: float, high: float) -> tuple[str, str]:
     --------
     >>> fewer_or_more(-7.2, -16.0, 3.1), fewer_or_more(-76.0, -92.0, -61.0)
     (('7 fewer', '16 fewer to 3 more'), ('76 fewer', '92 to 61 fewer'))
+    >>> fewer_or_more(2.0, -math.inf, math.inf)[1]
+    'any number fewer to any number more'
     """
-    numbers = [count(abs(round(end))) for end in (value, low, high)]
-    words = ["fewer" if round(end) < 0 else "more" for end in (value, low, high)]
+    numbers = ["any number" if math.isinf(end) else count(abs(round(end))) for end in (value, low, high)]
+    words = ["fewer" if end < -0.5 else "more" for end in (value, low, high)]
     first = "" if words[1] == words[2] else f" {words[1]}"
     shown = "as many" if round(value) == 0 else f"{numbers[0]} {words[0]}"
     return shown, f"{numbers[1]}{first} to {numbers[2]} {words[2]}"
