@@ -10,6 +10,7 @@ from scipy import stats
 
 from evenhand.matching.leaves import FinanceScale, Leaves
 from evenhand.metrics import score_gap
+from evenhand.metrics.adjustment import smallest_p_values
 from evenhand.metrics.score_gap import FinanceControls, LeafPeople, gap_coefficients, group_gaps
 
 NO_CONTROLS = FinanceControls(np.zeros((0, 0)))
@@ -276,7 +277,7 @@ def test_smallest_p_values_hold_their_level():
     correlation = np.full((6, 6), 0.6) + 0.4 * np.eye(6)
     draws = rng.multivariate_normal(np.zeros(6), correlation, 400)
     smallest = [
-        score_gap.smallest_p_values(2 * stats.norm.sf(np.abs(z)), correlation, np.arange(6), np.random.default_rng(0))
+        smallest_p_values(2 * stats.norm.sf(np.abs(z)), correlation, np.arange(6), np.random.default_rng(0))
         for z in draws
     ]
     assert np.mean([adjusted.min() <= 0.05 for adjusted, _ in smallest]) == pytest.approx(0.05, abs=0.03)

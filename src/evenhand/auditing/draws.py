@@ -27,7 +27,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.group_probabilities import FEWEST_EXPECTED
 from evenhand.inputs.people import People
 from evenhand.inputs.validation import Groups
-from evenhand.metrics.adjustment import holm
+from evenhand.metrics.adjustment import holm, smallest_p_values
 from evenhand.metrics.cec import REGIMES
 from evenhand.metrics.disparity import GroupApproval, approval_disparity, outcome_gaps
 from evenhand.metrics.disparity.intervals import SOFT_NOTE
@@ -42,7 +42,6 @@ from evenhand.metrics.estimate import (
 )
 from evenhand.metrics.excess import excess_columns
 from evenhand.metrics.pooling import DrawnEstimate, Pooled, group_means, pool, pooled_influence
-from evenhand.metrics.score_gap import smallest_p_values
 from evenhand.report.formatting import count, decimal, is_number, percent
 from evenhand.system.threads import Threads
 

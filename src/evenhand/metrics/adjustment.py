@@ -7,12 +7,16 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy import special
 
 from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.estimate import vector
 from evenhand.metrics.excess import ROUNDING
 from evenhand.system.hashing import person_hash
+
+_LEVEL = 0.05
+_DRAWS = 20_000
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -26,6 +30,42 @@ def holm(p_values: ArrayLike) -> Floats:
     array([0.03, 0.06, 0.06,  nan])
     """
     return _step_adjusted(p_values, lambda ranks, n: n - ranks + 1, is_step_down=True)
+
+
+def smallest_p_values(
+    p_values: Floats, correlation: Floats, tested: Ints, rng: np.random.Generator
+) -> tuple[Floats, float]:
+    """p-values adjusted for their number and the correlation of their estimates, which are normal.
+
+    Each is compared with the smallest of as many p-values of correlated draws, which controls the chance of any false
+    alarm. Those that are not `tested`, by place, become NaN.
+
+    Returns
+    -------
+    The adjusted p-values, and the p-value that a single one must reach for 5% after adjustment.
+
+    Examples
+    --------
+    >>> adjusted, level = smallest_p_values(
+    ...     np.array([0.01, 0.5]), np.eye(2), np.arange(2), np.random.default_rng(0)
+    ... )
+    >>> adjusted.round(2).tolist(), round(level, 2)
+    ([0.02, 0.75], 0.02)
+    """
+    adjusted = np.full(len(p_values), np.nan)
+    if not len(tested):
+        return adjusted, _LEVEL
+    eigenvalues, vectors = np.linalg.eigh(correlation[np.ix_(tested, tested)])
+    root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+    draws = rng.standard_normal((_DRAWS, len(tested))) @ root.T
+    smallest = np.sort(2 * special.ndtr(-np.abs(draws).max(axis=1)))
+    p = p_values[tested]
+    below = np.searchsorted(smallest, p, side="right")
+    # Beyond the resolution of the draws, Bonferroni's bound; a p-value is never adjusted downward.
+    bound = np.minimum(p * len(tested), 1.0)
+    share = np.where(below > 0, np.minimum((below + 1) / (_DRAWS + 1), 1.0), 1 / _DRAWS)
+    adjusted[tested] = np.maximum(np.minimum(share, bound), p)
+    return adjusted, float(smallest[int(_LEVEL * (_DRAWS + 1)) - 2])
 
 
 def benjamini_hochberg(p_values: ArrayLike, counts: ArrayLike | None = None) -> Floats:

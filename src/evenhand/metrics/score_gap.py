@@ -36,6 +36,7 @@ from scipy.sparse import csr_array
 
 from evenhand.arrays import Bools, Floats, Ints, Keys
 from evenhand.inputs.identity import MOST_COPIES
+from evenhand.metrics.adjustment import smallest_p_values
 from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided, student_quantile
 from evenhand.metrics.triples import N_BUCKETS
 from evenhand.system.hashing import mixed_hash
@@ -95,6 +96,15 @@ class LeafPeople:
         own = {f.name: getattr(self, f.name)[chosen] for f in fields(self) if f.name != "by"}
         return LeafPeople(**own, by={name: codes[chosen] for name, codes in self.by.items()})
 
+    def cells(self, n_groups: int) -> Ints:
+        """Codes of leaf and group."""
+        return self.leaf.astype(np.int64) * n_groups + self.group
+
+    @property
+    def units(self) -> Keys:
+        """Hashes of person and group."""
+        return mixed_hash(self.person, self.group.astype(np.int64))
+
 
 Parts = Callable[[], Iterable[LeafPeople]]
 """Iterates over all people anew at each call."""
@@ -126,71 +136,49 @@ class FinanceControls:
 
 
 @dataclass(frozen=True, eq=False)
-class _Repeated:
-    """People with several rows, who are averaged.
-
-    Attributes
-    ----------
-    key
-        Hashes of person and group, ascending.
-    n_rows, cell
-        Number of rows, and the cell (see `_Census`) in which the person's name is reshuffled: the lowest of the rows'.
-    """
-
-    key: Keys
-    n_rows: Ints
-    cell: Ints
-
-    @classmethod
-    def among(cls, key: Keys, cell: Ints, *, is_given: bool) -> _Repeated:
-        order = np.lexsort((cell, key))
-        keys, first, n_rows = np.unique(key[order], return_index=True, return_counts=True)
-        chosen = (n_rows > 1) & (is_given | (n_rows <= MOST_COPIES))
-        return cls(keys[chosen], n_rows[chosen], cell[order][first[chosen]])
-
-    def find(self, people: LeafPeople) -> Ints:
-        """The place of each row's person, -1 for a person with one row."""
-        if not len(self.key):
-            return np.full(len(people), -1)
-        key = _unit(people)
-        place = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
-        return np.where(self.key[place] == key, place, -1)
-
-
-def _unit(people: LeafPeople) -> Keys:
-    return mixed_hash(people.person, people.group.astype(np.int64))
-
-
-@dataclass(frozen=True, eq=False)
 class _Census:
     """Who is in which leaf: what is known before anything is averaged.
 
     Attributes
     ----------
-    cell
-        Codes leaf * n_groups + group that occur, ascending.
-    n_units
-        People of each cell; a person with several rows is in one cell.
+    cell, n_units
+        Codes leaf * n_groups + group that occur, ascending, and people of each; a person is in one cell.
+    key, n_rows, home
+        Of people with several rows: hashes of person and group, ascending, the number of rows, and the person's cell,
+        the lowest of the rows'.
     """
 
     n_groups: int
     cell: Ints
     n_units: Ints
-    repeated: _Repeated
+    key: Keys
+    n_rows: Ints
+    home: Ints
 
     @classmethod
     def of(cls, parts: Iterable[LeafPeople], n_groups: int, crew: Crew, *, is_given: bool) -> _Census:
         def keys_of(part: LeafPeople) -> tuple[Ints, Keys]:
             kept = part.weight > 0
-            return (part.leaf.astype(np.int64) * n_groups + part.group)[kept], _unit(part)[kept]
+            return part.cells(n_groups)[kept], part.units[kept]
 
         read = [*crew.in_order(keys_of, parts), (np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.uint64))]
-        code, key = (np.concatenate(column) for column in zip(*read, strict=True))
-        repeated = _Repeated.among(key, code, is_given=is_given)
-        homes = np.r_[code[~np.isin(key, repeated.key)] if len(repeated.key) else code, repeated.cell]
+        code, unit = (np.concatenate(column) for column in zip(*read, strict=True))
+        order = np.lexsort((code, unit))
+        key, first, n_rows = np.unique(unit[order], return_index=True, return_counts=True)
+        is_one = (n_rows > 1) & (is_given | (n_rows <= MOST_COPIES))
+        key, n_rows, home = key[is_one], n_rows[is_one], code[order][first[is_one]]
+        homes = np.r_[code[~np.isin(unit, key)] if len(key) else code, home]
         cell = np.unique(code)
         n_units = np.bincount(np.searchsorted(cell, homes), minlength=len(cell))
-        return cls(n_groups, cell, n_units, repeated)
+        return cls(n_groups, cell, n_units, key, n_rows, home)
+
+    def row_weights(self, part: LeafPeople) -> tuple[Floats, Ints]:
+        """The weight of each row, that of a person over the number of rows; and the person's place in `key`, or -1."""
+        if not len(self.key):
+            return part.weight, np.full(len(part), -1)
+        place = np.minimum(np.searchsorted(self.key, part.units), len(self.key) - 1)
+        place = np.where(self.key[place] == part.units, place, -1)
+        return part.weight / np.where(place >= 0, self.n_rows[place], 1), place
 
 
 @dataclass(frozen=True, eq=False)
@@ -211,10 +199,10 @@ class _Sums:
 
     @classmethod
     def of_part(cls, part: LeafPeople, census: _Census, controls: FinanceControls) -> _Sums:
-        weight, _ = _row_weights(part, census)
+        weight, _ = census.row_weights(part)
         values = np.hstack([controls.values(part), part.values.astype(np.float64)])
         weighted = weight[:, None] * values
-        cell = np.searchsorted(census.cell, part.leaf.astype(np.int64) * census.n_groups + part.group)
+        cell = np.searchsorted(census.cell, part.cells(census.n_groups))
         cell[weight == 0] = 0  # those whom no one counts may be alone in a cell
         sums = _sums_by(cell, weighted, len(census.cell))
         products = [weighted[rows].T @ values[rows] for rows in (part.group == g for g in range(census.n_groups))]
@@ -230,14 +218,6 @@ def _sums_by(code: NDArray[np.signedinteger], values: Floats, n_codes: int) -> F
     entries = (np.ones(len(code)), code.astype(np.int64), np.arange(len(code) + 1))
     sums: Floats = np.asarray(csr_array(entries, shape=(len(code), n_codes)).T @ values)
     return sums
-
-
-def _row_weights(part: LeafPeople, census: _Census) -> tuple[Floats, Ints]:
-    """The weight of each row, that of a person over the number of rows; and the person's place among the repeated."""
-    place = census.repeated.find(part)
-    if not len(census.repeated.key):
-        return part.weight, place
-    return part.weight / np.where(place >= 0, census.repeated.n_rows[place], 1), place
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,81 +297,65 @@ class _Fit:
 
 @dataclass(frozen=True, eq=False)
 class _Spread:
-    """How T varies when names are reshuffled, over parts of the people; `units` holds people with several rows.
+    """How T varies when names are reshuffled; those of parts of the people add up.
 
     Attributes
     ----------
     covariance
-        Of the columns of T, of shape (n_columns + 1, n_columns + 1), before leaf means of people with several rows.
-    leaf_sums
-        Residuals by leaf.
-    influence
-        Influences on each column by bucket, of shape (N_BUCKETS, n_columns).
-    units
+        Of the columns of T, of shape (n_columns + 1, n_columns + 1), before residuals are centered in leaves.
+    leaf_sums, influence
+        Residuals by leaf; influences on each column by bucket, of shape (N_BUCKETS, n_columns).
+    repeated
         Residuals of the people with several rows.
-    kept, kept_leaf, kept_key, kept_own
-        Residuals, leaf, hash and side of everyone who can be reshuffled; empty unless names are.
+    kept, kept_leaf, kept_key
+        Residuals, leaf and hash of everyone who can be reshuffled; empty unless names are.
     """
 
     covariance: Floats
     leaf_sums: Floats
     influence: Floats
-    units: Floats
+    repeated: Floats
     kept: Floats
     kept_leaf: Ints
     kept_key: Keys
-    kept_own: Bools
 
     @classmethod
     def of_part(
         cls, part: LeafPeople, census: _Census, controls: FinanceControls, fit: _Fit, *, is_shuffled: bool
     ) -> _Spread:
-        weight, place = _row_weights(part, census)
+        weight, place = census.row_weights(part)
         chosen = ((part.group == fit.group) | (part.group == fit.reference_group)) & (weight > 0)
         part, weight, place = part.rows(chosen), weight[chosen], place[chosen]
         residual, leaf = fit.residuals(part, controls, weight)
         gap, adjusted = fit.statistic[:-1] / fit.statistic[-1], residual[:, -1:]
         influence = adjusted / (weight[:, None] * fit.statistic[-1]) * (residual[:, :-1] - gap * adjusted)
         is_single = place < 0
-        units = _sums_by(place[~is_single], residual[~is_single], len(census.repeated.key))
-        own = part.group == fit.group
-        one = cls._of_units(
-            residual[is_single], leaf[is_single], _unit(part)[is_single], own[is_single], fit, is_shuffled
+        return replace(
+            cls._of_units(residual[is_single], leaf[is_single], part.units[is_single], fit, is_shuffled),
+            influence=_sums_by(part.bucket, influence, N_BUCKETS),
+            repeated=_sums_by(place[~is_single], residual[~is_single], len(census.key)),
         )
-        return replace(one, influence=_sums_by(part.bucket, influence, N_BUCKETS), units=units)
 
     @classmethod
-    def _of_units(cls, residual: Floats, leaf: Ints, key: Keys, own: Bools, fit: _Fit, is_shuffled: bool) -> _Spread:
+    def _of_units(cls, residual: Floats, leaf: Ints, key: Keys, fit: _Fit, is_shuffled: bool) -> _Spread:
         share = fit.share[leaf]
-        kept = np.flatnonzero(share > 0) if is_shuffled else np.zeros(0, dtype=np.int64)
-        return cls(
-            (share[:, None] * residual).T @ residual,
-            _sums_by(leaf, residual, len(fit.leaf)),
-            np.zeros((N_BUCKETS, residual.shape[1] - 1)),
-            np.zeros((0, residual.shape[1])),
-            residual[kept],
-            leaf[kept],
-            key[kept],
-            own[kept],
-        )
+        kept = (share > 0) & is_shuffled
+        covariance = (share[:, None] * residual).T @ residual
+        sums = _sums_by(leaf, residual, len(fit.leaf))
+        return cls(covariance, sums, np.zeros(1), np.zeros(1), residual[kept], leaf[kept], key[kept])
 
     def __add__(self, other: _Spread) -> _Spread:
-        added = {name: getattr(self, name) + getattr(other, name) for name in ("covariance", "leaf_sums", "influence")}
-        units = self.units + other.units if len(other.units) else self.units
-        kept = {
-            name: np.concatenate([getattr(self, name), getattr(other, name)])
-            for name in ("kept", "kept_leaf", "kept_key", "kept_own")
-        }
-        return _Spread(**added, units=units, **kept)
+        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
+        return _Spread(
+            **{n: np.concatenate(two) if n.startswith("kept") else two[0] + two[1] for n, two in pairs.items()}
+        )
 
     def finished(self, census: _Census, fit: _Fit, *, is_shuffled: bool) -> _Spread:
         """With people of several rows, and residuals centered in each leaf."""
-        whole, repeated = self, census.repeated
-        if len(repeated.key):
-            leaf, group = np.divmod(repeated.cell, census.n_groups)
-            chosen = np.flatnonzero((group == fit.group) | (group == fit.reference_group))
-            home, own = np.searchsorted(fit.leaf, leaf[chosen]), group[chosen] == fit.group
-            whole += self._of_units(self.units[chosen], home, repeated.key[chosen], own, fit, is_shuffled)
+        leaf, group = np.divmod(census.home, census.n_groups)
+        chosen = np.flatnonzero((group == fit.group) | (group == fit.reference_group))
+        home = np.searchsorted(fit.leaf, leaf[chosen])
+        whole = self + self._of_units(self.repeated[chosen], home, census.key[chosen], fit, is_shuffled)
         n = fit.n_own + fit.n_other
         mean = whole.leaf_sums / np.maximum(n, 1)[:, None]
         covariance = whole.covariance - ((fit.share * n)[:, None] * mean).T @ mean
@@ -644,42 +608,6 @@ def _shuffled(spread: _Spread, fit: _Fit, n_shuffles: int, rng: np.random.Genera
         entries = (np.tile(signs, n_draws), rows.ravel(), np.arange(0, rows.size + 1, rows.shape[1]))
         drawn[start : start + n_draws] = csr_array(entries, shape=(n_draws, len(residual))) @ residual
     return drawn
-
-
-def smallest_p_values(
-    p_values: Floats, correlation: Floats, tested: Ints, rng: np.random.Generator
-) -> tuple[Floats, float]:
-    """p-values adjusted for their number and the correlation of their estimates, which are normal.
-
-    Each is compared with the smallest of as many p-values of correlated draws, which controls the chance of any false
-    alarm. Those that are not `tested`, by place, become NaN.
-
-    Returns
-    -------
-    The adjusted p-values, and the p-value that a single one must reach for 5% after adjustment.
-
-    Examples
-    --------
-    >>> adjusted, level = smallest_p_values(
-    ...     np.array([0.01, 0.5]), np.eye(2), np.arange(2), np.random.default_rng(0)
-    ... )
-    >>> adjusted.round(2).tolist(), round(level, 2)
-    ([0.02, 0.75], 0.02)
-    """
-    adjusted = np.full(len(p_values), np.nan)
-    if not len(tested):
-        return adjusted, _LEVEL
-    eigenvalues, vectors = np.linalg.eigh(correlation[np.ix_(tested, tested)])
-    root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
-    draws = rng.standard_normal((_MOST_SHUFFLES, len(tested))) @ root.T
-    smallest = np.sort(2 * special.ndtr(-np.abs(draws).max(axis=1)))
-    p = p_values[tested]
-    below = np.searchsorted(smallest, p, side="right")
-    # Beyond the resolution of the draws, Bonferroni's bound; a p-value is never adjusted downward.
-    bound = np.minimum(p * len(tested), 1.0)
-    share = np.where(below > 0, np.minimum((below + 1) / (_MOST_SHUFFLES + 1), 1.0), 1 / _MOST_SHUFFLES)
-    adjusted[tested] = np.maximum(np.minimum(share, bound), p)
-    return adjusted, float(smallest[int(_LEVEL * (_MOST_SHUFFLES + 1)) - 2])
 
 
 def gap_coefficients(
