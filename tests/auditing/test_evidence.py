@@ -301,3 +301,18 @@ def test_trees_that_split_at_the_mean_of_a_cell_raise_no_alarm():
             favorable="high",
         ).evidence.cec
         assert abs(found.value) < 4 * found.standard_error
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.EvenhandWarning")  # few people
+def test_what_would_have_been_found_follows_the_shuffles_also_for_two_people():
+    data = eh.make_planted_bias(400, 0.0, random_state=0)
+    X, y, group = data.dataset.X, data.dataset.y, np.asarray(data.dataset.group)
+    few = np.r_[np.flatnonzero(group == group[0])[:60], np.flatnonzero(group != group[0])[:2]]
+    rng = np.random.default_rng(0)
+    X = X.assign(other=rng.normal(size=400).astype(np.float32))
+    result = eh.audit(
+        data.model, X.iloc[few], y[few], sensitive_features=group[few], financial_features=["credit_score"]
+    )
+    total = result.to_dict()["score_gaps"][0]["total"]
+    # Reshuffling knows the variance: two people are no reason for Student's t with one degree of freedom.
+    assert 2 < total["detectable"] / total["standard_error"] < 3.5

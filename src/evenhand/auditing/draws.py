@@ -363,7 +363,8 @@ def _pooled_evidence(
         parts |= _means(of_draws, "n_people", "n_alone")
         features = tuple(_pooled_input(estimates[key], key, p, level) for key, p in zip(inputs, adjusted, strict=True))
         smallest = float(np.nanmin(adjusted, initial=1.0)) if inputs else math.nan
-        gaps.append(replace(gap, **parts, features=features, smallest_p=smallest, shuffles=()))
+        sizes = {name: parts[name].detectable for name in gap.detectable}
+        gaps.append(replace(gap, **parts, features=features, smallest_p=smallest, shuffles=(), detectable=sizes))
     adjusted = holm([gap.total.p_value for gap in gaps])
     excesses: dict[str, Any] = {place: estimates[DrawKey(name)] for name, place in _EXCESSES.items()}
     return replace(

@@ -284,6 +284,8 @@ class ScoreGap:
         People in leaves with both groups, and in leaves with one of the two, who say nothing about a gap.
     shuffles
         How the gap, and the part of the clearest input, are distributed if group labels are reshuffled.
+    detectable
+        The smallest gap of each of the three that its test finds in 80% of cases.
     """
 
     group: str
@@ -297,36 +299,37 @@ class ScoreGap:
     p_adjusted: float
     n_people: int
     n_alone: int
-    shuffles: tuple[Mapping[str, Any], ...] = ()
+    shuffles: tuple[Mapping[str, Any], ...]
+    detectable: Mapping[str, float]
 
     @property
     def metrics(self) -> dict[str, Any]:
         """The gap in log-odds, in probability and in decisions, or in the unit of a value, as plain data."""
-        total = _with_detectable(self.total)
+        gaps = self._gaps()
+        total = gaps["total"]
         words = f"explained in {self.unit}"
         in_log_odds = total if self.unit == "log-odds" else {**dict.fromkeys(total), "note": words}
         return {
             "group": self.group,
             "reference": self.reference,
             "logit": in_log_odds,
-            "probability": _with_detectable(self.probability),
-            "decision": _with_detectable(self.decision),
+            "probability": gaps["probability"],
+            "decision": gaps["decision"],
             **({} if self.unit in _UNITS else {"value": total}),
         }
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON; the largest features first."""
         features = sorted(self.features, key=lambda f: -abs(np.nan_to_num(f.estimate.value)))
-        gaps = {name: _with_detectable(getattr(self, name)) for name in ("total", "probability", "decision")}
         shown = [
             {"feature": f.feature, **f.estimate.to_dict(), "detectable": f.detectable, "p_adjusted": f.p_adjusted}
             for f in features
         ]
-        return {**vars(self), **gaps, "features": shown, "shuffles": [dict(one) for one in self.shuffles]}
+        plain = {name: value for name, value in vars(self).items() if name != "detectable"}
+        return {**plain, **self._gaps(), "features": shown, "shuffles": [dict(one) for one in self.shuffles]}
 
-
-def _with_detectable(estimate: Estimate) -> dict[str, Any]:
-    return {**estimate.to_dict(), "detectable": estimate.detectable}
+    def _gaps(self) -> dict[str, dict[str, Any]]:
+        return {name: {**getattr(self, name).to_dict(), "detectable": size} for name, size in self.detectable.items()}
 
 
 @dataclass(frozen=True)
@@ -418,6 +421,7 @@ def _between(
     rows = zip(features, columns[:n], estimated.p_adjusted.tolist(), estimated.detectable.tolist()[:n], strict=True)
     total, is_tested = n + 2 if is_decision else n, scope.attributions and estimated.n_people > 0
     shown = {k: None if k >= n else features[k] for k in estimated.shuffles if k >= n or scope.attributions}
+    sizes = estimated.detectable.tolist()
     return ScoreGap(
         group=names[group],
         reference=names[reference_group],
@@ -431,6 +435,11 @@ def _between(
         n_people=estimated.n_people,
         n_alone=estimated.n_alone,
         shuffles=tuple({"feature": feature, **asdict(estimated.shuffles[k])} for k, feature in shown.items()),
+        detectable={
+            "total": sizes[total],
+            "probability": sizes[n + 1] if scope.outcome == "score" else math.nan,
+            "decision": sizes[n + 2] if scope.decisions else math.nan,
+        },
     )
 
 

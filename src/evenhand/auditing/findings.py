@@ -440,8 +440,11 @@ def _detectable(basis: Data, of: Data, scale: float) -> float:
     If it were the only effect, Holm would compare it with the level divided by the number of questions and, for a score
     gap, of pairs of groups.
     """
-    level, sides = _LEVEL / (basis["n_asked"] * len(basis["estimates"])), 2 if basis["key"] in _SIGNED else 1
-    return scale * size_found(number(of["standard_error"]), number(of["df"]), level, sides=sides)
+    level, error = _LEVEL / (basis["n_asked"] * len(basis["estimates"])), number(of["standard_error"])
+    if "detectable" in of:  # by a single test of a gap, from its shuffles
+        further = stats.norm.isf(level / 2) - stats.norm.isf(_LEVEL / 2)
+        return scale * (number(of["detectable"]) + float(further) * error)
+    return scale * size_found(error, number(of["df"]), level, sides=2 if basis["key"] in _SIGNED else 1)
 
 
 _FOUND = "would have been found in 80% of audits"
@@ -470,6 +473,13 @@ def _compared(basis: Data, size: str) -> str:
     return f"is rated {size} riskier than" if basis["is_low"] else f"scores {size} lower than"
 
 
+def _gap_found(basis: Data) -> str:
+    size = _detectable(basis, basis["of"], 1.0)
+    if not math.isfinite(size):
+        return "So few people can be compared that no gap would have been found."
+    return f"A gap of {decimal(size)} {_FOUND}; smaller ones may exist."
+
+
 def _score_words(basis: Data, answer: Answer) -> tuple[str, str]:
     gap, scope, of = basis["gap"], basis["scope"], basis["of"]
     outcome, group, reference, value = scope["outcome"], gap["group"], gap["reference"], of["value"]
@@ -483,8 +493,7 @@ def _score_words(basis: Data, answer: Answer) -> tuple[str, str]:
         return (
             _no_gap_headline(basis),
             f"No {name} at equal finances was found between {group} and {reference} ({minus} {decimal(value)} "
-            f"{gap['unit']}, {_sure(basis)}). A gap of {decimal(_detectable(basis, of, 1.0))} {_FOUND}; smaller ones "
-            "may exist.",
+            f"{gap['unit']}, {_sure(basis)}). {_gap_found(basis)}",
         )
     size = f"{decimal(abs(value))} {gap['unit']}"
     if outcome == "decision":
