@@ -1,18 +1,94 @@
-"""Names for the arrays that functions take and return, and sums of them that can be added."""
+"""Arrays: names for their types, hashes of people, codes of texts, sums of parts, and quantiles of values in parts."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, Self, TypeAlias
+from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from evenhand.exceptions import InvalidInputError
 
 Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Keys: TypeAlias = NDArray[np.uint64]
+
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def person_hash(keys: ArrayLike, random_state: int = 0) -> NDArray[np.uint64]:
+    """64 random-looking bits for each person, of shape (n,), from their key and the seed alone.
+
+    People read in parts, in any order, on any number of machines, have the same bits: a sample of those with the lowest
+    bits is always the same.
+
+    Parameters
+    ----------
+    keys
+        An integer for each person, of shape (n,), such as a row number.
+    random_state
+        Seed.
+
+    Raises
+    ------
+    InvalidInputError
+        If `keys` are not integers.
+
+    Examples
+    --------
+    >>> bool(person_hash([7, 8, 9])[1] == person_hash([8])[0])
+    True
+    """
+    codes = np.asarray(keys)
+    if codes.ndim != 1 or codes.dtype.kind not in "iu":
+        raise InvalidInputError(f"`keys` must be one integer per person, got {codes.dtype} of shape {codes.shape}.")
+    seed = _mixed(np.array([random_state], dtype=np.int64).astype(np.uint64) + _GOLDEN)
+    return _mixed(codes.astype(np.uint64) * _GOLDEN + seed)
+
+
+def mixed_hash(keys: NDArray[np.uint64], *columns: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """Hashes with the integers of additional columns mixed in, of shape (n,).
+
+    Examples
+    --------
+    >>> found = mixed_hash(person_hash([1, 1, 2]), np.array([0, 5, 0]))
+    >>> len(set(found.tolist()))
+    3
+    """
+    for column in columns:
+        keys = _mixed(keys * _GOLDEN + column.astype(np.uint64))
+    return keys
+
+
+def row_hash(rows: NDArray[np.floating]) -> NDArray[np.uint64]:
+    """64 random-looking bits for each row of a matrix, of shape (n,), equal for rows that are equal number by number.
+
+    Examples
+    --------
+    >>> found = row_hash(np.array([[0.0, 1.0], [-0.0, 1.0], [1.0, 0.0]]))
+    >>> bool(found[0] == found[1]), bool(found[0] == found[2])
+    (True, False)
+    """
+    keys = np.zeros(len(rows), dtype=np.uint64)
+    for column in rows.T:
+        # A single zero, and a single missing value.
+        numbers = np.where(np.isnan(column), np.nan, column.astype(np.float64) + 0.0)
+        keys = _mixed(keys * _GOLDEN + numbers.view(np.uint64))
+    return keys
+
+
+def _mixed(words: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The finalizer of splitmix64: every input bit changes every output bit half of the time."""
+    words = words ^ (words >> np.uint64(30))
+    words = words * np.uint64(0xBF58476D1CE4E5B9)
+    words ^= words >> np.uint64(27)
+    words *= np.uint64(0x94D049BB133111EB)
+    words ^= words >> np.uint64(31)
+    return words
 
 
 def text_codes(values: NDArray[np.str_]) -> tuple[tuple[str, ...], Ints]:
@@ -59,3 +135,131 @@ def _added(first: Any, second: Any) -> Any:
     if isinstance(first, tuple):
         return tuple(_added(*both) for both in zip(first, second, strict=True))
     return first + second
+
+
+_MOST_KEPT = 1 << 22  # values: 32 MB
+_DIGIT = 16  # bits of a value looked at in each pass
+_ROUNDING = 1e-12  # of sums of weights, as a share of them
+
+
+def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[float]) -> list[float]:
+    """Quantiles of all values together, as `numpy.quantile` computes them; NaN if there are no values.
+
+    Where they are too many to keep, values are compared by their bits, sixteen at a time: four passes count them, and
+    nothing is kept but counts.
+
+    Parameters
+    ----------
+    parts
+        Iterates over the parts anew at each call. No value may be NaN.
+    shares
+        Which quantiles, from 0 to 1.
+
+    Examples
+    --------
+    >>> quantiles_of_parts(lambda: iter([np.array([1.0, 4.0]), np.array([2.0, 3.0])]), [0.0, 0.5, 1.0])
+    [1.0, 2.5, 4.0]
+    """
+    n, kept = 0, list[Floats]()
+    for part in parts():
+        n += len(part)
+        kept.append(part)
+        if n > _MOST_KEPT:
+            kept.clear()
+    if not n:
+        return [float("nan")] * len(shares)
+    if n <= _MOST_KEPT:
+        found: list[float] = np.quantile(np.concatenate(kept), shares).tolist()
+        return found
+    # NumPy interpolates between the two values around place (n - 1) * share.
+    places = [(n - 1) * share for share in shares]
+    below = [min(int(place), n - 1) for place in places]
+    wanted = sorted({k for first in below for k in (first, min(first + 1, n - 1))})
+
+    def counted() -> Iterator[tuple[Floats, None]]:
+        return ((part, None) for part in parts())
+
+    value = dict(zip(wanted, _order_statistics(counted, np.asarray(wanted), side="right"), strict=True))
+    return [
+        _interpolated(value[first], value[min(first + 1, n - 1)], place - first)
+        for first, place in zip(below, places, strict=True)
+    ]
+
+
+def weighted_quantiles_of_parts(
+    parts: Callable[[], Iterator[tuple[Floats, Floats]]], shares: Sequence[float]
+) -> list[float]:
+    """Quantiles of weighted values: the smallest value up to which the weights reach the share; NaN if there are none.
+
+    They equal those of `numpy.quantile` with weights, which does not interpolate.
+
+    Parameters
+    ----------
+    parts
+        Iterates over values and their weights anew at each call. Values of weight 0 do not count.
+    shares
+        Which quantiles, from 0 to 1.
+
+    Examples
+    --------
+    >>> weighted_quantiles_of_parts(lambda: iter([(np.array([1.0, 2.0, 9.0]), np.array([1.0, 1.0, 3.0]))]), [0.4, 0.5])
+    [2.0, 9.0]
+    """
+
+    def counted() -> Iterator[tuple[Floats, Floats]]:
+        for values, weight in parts():
+            yield values[weight > 0], weight[weight > 0]
+
+    total = sum(float(weight.sum()) for _, weight in counted())
+    if not total:
+        return [float("nan")] * len(shares)
+    # For a share of 0, the smallest value with a positive weight.
+    places = np.maximum((np.asarray(shares) - _ROUNDING) * total, np.finfo(np.float64).tiny)
+    return _order_statistics(counted, places, side="left")
+
+
+def _order_statistics(
+    parts: Callable[[], Iterator[tuple[Floats, Floats | None]]],
+    wanted: NDArray[np.int64] | Floats,
+    side: Literal["left", "right"],
+) -> list[float]:
+    """The values at places of the sorted whole; places are numbers of preceding values, or sums of their weights."""
+    prefix = np.zeros(len(wanted), dtype=np.uint64)
+    place = np.array(wanted)
+    for shift in range(64 - _DIGIT, -1, -_DIGIT):
+        counts = {int(p): np.zeros(1 << _DIGIT, dtype=place.dtype) for p in prefix}
+        for part, weight in parts():
+            bits = _ordered_bits(part)
+            upper = bits >> np.uint64(shift)
+            # A shift by all 64 bits is undefined, so the first pass has no prefix to compare.
+            known = upper >> np.uint64(_DIGIT)
+            digits = (upper & np.uint64((1 << _DIGIT) - 1)).astype(np.int64)
+            for p, count in counts.items():
+                inside = known == np.uint64(p)
+                count += np.bincount(digits[inside], None if weight is None else weight[inside], minlength=1 << _DIGIT)
+        for k in range(len(wanted)):
+            upto = np.cumsum(counts[int(prefix[k])])
+            # Sums of weights may end just below the target.
+            digit = int(np.searchsorted(upto, min(place[k], upto[-1]), side=side))
+            place[k] -= upto[digit - 1] if digit else 0
+            prefix[k] = (prefix[k] << np.uint64(_DIGIT)) | np.uint64(digit)
+    return [float(value) for value in _from_ordered_bits(prefix)]
+
+
+def _ordered_bits(values: Floats) -> NDArray[np.uint64]:
+    """Bits that sort in the order of the values."""
+    bits = np.ascontiguousarray(values + 0.0, dtype=np.float64).view(np.uint64)  # -0.0 becomes 0.0
+    is_negative = bits >> np.uint64(63) == 1
+    return np.where(is_negative, ~bits, bits | np.uint64(1 << 63))
+
+
+def _from_ordered_bits(bits: NDArray[np.uint64]) -> Floats:
+    is_negative = bits >> np.uint64(63) == 0
+    return np.where(is_negative, ~bits, bits & np.uint64((1 << 63) - 1)).view(np.float64)
+
+
+def _interpolated(low: float, high: float, share: float) -> float:
+    """Interpolate, with the same rounding as NumPy."""
+    if low == high:
+        return low
+    return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share

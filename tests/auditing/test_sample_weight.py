@@ -11,9 +11,9 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
+from evenhand.arrays import quantiles_of_parts, weighted_quantiles_of_parts
 from evenhand.auditing.history.metrics import audit_metrics
 from evenhand.auditing.sections import SECTIONS, load_schema
-from evenhand.auditing.summary import quantiles_of_parts, weighted_quantiles_of_parts
 from evenhand.auditing.triples import _deviation
 from evenhand.exceptions import InvalidInputError
 from evenhand.report.page import audit_sections

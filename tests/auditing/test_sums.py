@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.arrays import text_codes
-from evenhand.auditing import sums
+from evenhand.auditing import batches as sums
+from evenhand.auditing.batches import ScoreCounts, _by_score
 from evenhand.auditing.sections.proxies import screened_people
-from evenhand.auditing.sums import ScoreCounts, _by_score
 from evenhand.metrics.outcomes import auc
 
 

@@ -15,7 +15,7 @@ import torch
 from rich.console import Console
 
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch
-from evenhand.auditing.batches import BatchOutput, OneBatch
+from evenhand.auditing.batches import AuditSums, BatchOutput, OneBatch
 from evenhand.auditing.draws import pooled_over_draws, with_first_draw
 from evenhand.auditing.finish import FINISHING_STEPS, finish
 from evenhand.auditing.fitted import (
@@ -36,7 +36,7 @@ from evenhand.auditing.regressions import regressions_of, wanted_outcomes
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.scope import Scope
-from evenhand.auditing.sections import sums_of
+from evenhand.auditing.sections import SECTIONS
 from evenhand.auditing.sections.proxies import screened_people
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
@@ -391,7 +391,7 @@ def _finished(
     """The result of an audit in one batch, with the reservations about its data."""
     people, pool = found.people, reference.pool
     screened = screened_people(np.arange(len(people)), reference.settings.random_state)
-    output = BatchOutput.of(found, sums_of(found), screened=screened)
+    output = BatchOutput.of(found, AuditSums.of(found, SECTIONS), screened=screened)
     batches = OneBatch(output, Threads(min(torch.get_num_threads(), MOST_THREADS)))
     assert output.pairs is not None
     attributions = found.attributions, found.scored.match_attributions

@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batch import BatchFindings, audit_batch
-from evenhand.auditing.batches import BatchOutput, Merged, OneBatch
+from evenhand.auditing.batches import AuditSums, BatchOutput, Merged, OneBatch
 from evenhand.auditing.evidence import Evidence, FeatureGap, Influences, gather_evidence
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.result import AuditResult
-from evenhand.auditing.sections import sums_of
+from evenhand.auditing.sections import SECTIONS
 from evenhand.auditing.sections.outcome import Outcomes, with_one_interval
 from evenhand.auditing.sections.pairs import PairMetrics
 from evenhand.exceptions import InvalidInputError
@@ -206,7 +206,7 @@ def _audited(reference: Fitted, people: People, pool_of_people: People, against:
     people = replace(people, by={})
     fitted = Fitted.of(reference.model, reference.settings, people if is_pool else pool_of_people, len(people))
     batch = audit_batch(fitted, people)
-    evidence, merged, names = None, Merged.of(sums_of(batch)), people.groups.names
+    evidence, merged, names = None, Merged.of(AuditSums.of(batch, SECTIONS)), people.groups.names
     if batch.evidence is not None:
         output = BatchOutput(0, merged, triples=batch.evidence.triples, leaf_people=batch.evidence.leaf_people)
         batches = OneBatch(output, Threads(torch.get_num_threads()))

@@ -20,13 +20,12 @@ import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import Floats, Ints, quantiles_of_parts
 from evenhand.auditing.batches import FinishedBatches, Merged
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.identity import person_buckets
 from evenhand.auditing.reasons import fewer_in_common
 from evenhand.auditing.scope import DECISION_UNIT, Scope
-from evenhand.auditing.summary import quantiles_of_parts
 from evenhand.auditing.triples import EvidenceSums
 from evenhand.exceptions import DataFileError
 from evenhand.matching.neighbors import TIE_TOLERANCE

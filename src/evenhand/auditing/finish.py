@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.arrays import Floats
-from evenhand.auditing.batches import FinishedBatches, Merged
+from evenhand.arrays import Floats, quantiles_of_parts, weighted_quantiles_of_parts
+from evenhand.auditing.batches import AuditSums, FinishedBatches, Merged
 from evenhand.auditing.evidence import gather_evidence, write_q_values
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.identity import fingerprint_of, shown_prints
@@ -27,8 +27,7 @@ from evenhand.auditing.sections.outcome import outcome_of
 from evenhand.auditing.sections.pairs import PairMetrics
 from evenhand.auditing.sections.proxies import screen_for_proxies
 from evenhand.auditing.sections.reasons import reasons_of
-from evenhand.auditing.summary import Provenance, quantiles_of_parts, weighted_quantiles_of_parts
-from evenhand.auditing.sums import AuditSums
+from evenhand.auditing.summary import Provenance
 from evenhand.matching import MatchDiagnostics, MatchSums
 from evenhand.matching.diagnostics import QUANTILES
 from evenhand.system.threads import one_thread_each

@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
+from evenhand.arrays import mixed_hash
 from evenhand.auditing.options import AuditOptions, Favorable, SegmentThresholds, check_value
 from evenhand.auditing.reasons import ReasonReference
 from evenhand.auditing.scope import Scope
@@ -39,7 +40,6 @@ from evenhand.models.explaining import (
 )
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.wrapped import RiskModel
-from evenhand.system.hashing import mixed_hash
 
 _SAME_THRESHOLD = 1e-9
 _SHOWN = 6  # number of values without a cutoff that a message names

@@ -10,10 +10,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evenhand.arrays import person_hash
 from evenhand.inputs.identity import hash_column, hash_rows
 from evenhand.inputs.people import People
 from evenhand.metrics.triples import N_BUCKETS
-from evenhand.system.hashing import person_hash
 
 EVERYONE = "(label and group)"
 """Name of the print of labels and groups."""

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.auditing.batches import AuditSums
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.fitted import Fitted, is_wrong_way_round
 from evenhand.auditing.reasons import Reasons
 from evenhand.auditing.sections.pairs import PairMetrics
 from evenhand.auditing.summary import Provenance
-from evenhand.auditing.sums import AuditSums
 from evenhand.exceptions import warn_caller
 from evenhand.inputs.checking import SMALL_GROUP, ColumnCheck, Sign, check_table, extreme_end, few_sentences
 from evenhand.inputs.names import protected_characteristic, suggests

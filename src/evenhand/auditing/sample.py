@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evenhand.arrays import person_hash
 from evenhand.exceptions import InvalidInputError
-from evenhand.system.hashing import person_hash
 
 MAX_PAIRS = 2000
 _STRONGEST_SHARE = 0.2

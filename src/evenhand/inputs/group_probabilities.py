@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.arrays import Floats
+from evenhand.arrays import Floats, mixed_hash, person_hash
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import Groups, as_table, check_group_names, in_row_order, text_columns
-from evenhand.system.hashing import mixed_hash, person_hash
 
 TOLERANCE = 1e-3
 """How far the probabilities of a row may be from a sum of 1, because of rounding; they are then rescaled."""

@@ -12,10 +12,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.arrays import Ints, Keys
+from evenhand.arrays import Ints, Keys, mixed_hash, person_hash, row_hash
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import is_number_column
-from evenhand.system.hashing import mixed_hash, person_hash, row_hash
 
 MOST_COPIES = 4
 """Up to this many rows with equal inputs are taken for one person; if there are more, they are different people."""

@@ -14,11 +14,10 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from evenhand.arrays import Bools, Floats, Ints, Keys
+from evenhand.arrays import Bools, Floats, Ints, Keys, mixed_hash
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.identity import Identity, KnownPeople
 from evenhand.matching.neighbors import NeighborIndex
-from evenhand.system.hashing import mixed_hash
 
 N_NEAR = 4
 """Largest number of near triples of a person with a group, and the default for all triples."""

@@ -9,11 +9,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import Floats, Ints, person_hash
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.estimate import vector
 from evenhand.metrics.excess import ROUNDING
-from evenhand.system.hashing import person_hash
 
 _LEVEL = 0.05
 _DRAWS = 20_000

@@ -34,12 +34,11 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.sparse import csr_array
 
-from evenhand.arrays import Bools, Floats, Ints, Keys
+from evenhand.arrays import Bools, Floats, Ints, Keys, mixed_hash
 from evenhand.inputs.identity import MOST_COPIES
 from evenhand.metrics.adjustment import smallest_p_values
 from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided, student_quantile
 from evenhand.metrics.triples import N_BUCKETS
-from evenhand.system.hashing import mixed_hash
 from evenhand.system.threads import ONE_THREAD, Crew
 
 _COMPONENTS = 4

@@ -78,18 +78,6 @@ class AdditiveGame:
         return Contributions(total)
 
 
-def is_boosting_machine(model: Any) -> bool:
-    """Whether `model` is an ExplainableBoostingClassifier of InterpretML; nothing is imported to check.
-
-    Examples
-    --------
-    >>> is_boosting_machine("text")
-    False
-    """
-    kinds = type(model).__mro__
-    return any(k.__name__ == "ExplainableBoostingClassifier" and k.__module__.startswith("interpret.") for k in kinds)
-
-
 def boosting_machine(model: Any, table: pd.DataFrame | None) -> ShapleyModel | None:
     """A fitted ExplainableBoostingClassifier in the form of the audit.
 

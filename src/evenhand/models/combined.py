@@ -177,21 +177,7 @@ class Stacked:
 # A member in the form of the audit; None if it is a black box.
 Known = Callable[[Any, pd.DataFrame], AuditedModel | None]
 
-_KINDS = ("CalibratedClassifierCV", "VotingClassifier", "StackingClassifier", "BaggingClassifier")
 _TOLERANCE = 1e-6
-
-
-def is_combination(model: Any) -> bool:
-    """Whether `model` is a fitted combination of classifiers that may be opened.
-
-    Examples
-    --------
-    >>> from sklearn.linear_model import LogisticRegression
-    >>> is_combination(LogisticRegression())
-    False
-    """
-    fitted = any(hasattr(model, name) for name in ("calibrated_classifiers_", "estimators_"))
-    return is_kind(model, *_KINDS) and fitted and len(model.classes_) == 2 and hasattr(model, "predict_proba")
 
 
 @dataclass(frozen=True)

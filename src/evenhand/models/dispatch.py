@@ -19,9 +19,9 @@ from torch import nn
 from evenhand.attribution import FeedForward
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.inputs.encoding import NumberColumn, TableEncoder
-from evenhand.models.additive import boosting_machine, is_boosting_machine
+from evenhand.models.additive import boosting_machine
 from evenhand.models.black_box import black_box_model, sampled_model
-from evenhand.models.combined import exact_combination, is_combination, opened
+from evenhand.models.combined import exact_combination, opened
 from evenhand.models.encoders import OneToOne, Steps, flat_steps, part_that_mixes, pipeline_encoder
 from evenhand.models.gradient import DifferentiableModel, module_model
 from evenhand.models.onnx import OnnxModel, onnx_model
@@ -45,9 +45,10 @@ from evenhand.models.sklearn import (
     unwrapped,
     value_model,
 )
-from evenhand.models.statsmodels import is_statsmodels, regression_columns, statsmodels_model
+from evenhand.models.statsmodels import regression_columns, statsmodels_model
 from evenhand.models.trees import TreeEnsemble, tree_library
-from evenhand.models.trees.adapter import TreeGame, catboost_black_box, takes_categories, tree_model
+from evenhand.models.trees.adapter import TreeGame, catboost_black_box, tree_model
+from evenhand.models.trees.libraries import takes_words
 from evenhand.models.wrapped import RiskModel
 
 AttributionChoice = Literal["auto"] | AttributionName
@@ -186,22 +187,50 @@ def _known(model: Any, options: _Options) -> AuditedModel | None:
         return pmml_model(model, options.table, **options.sampling)
     if hasattr(model, "audited_model"):  # an estimator of ours
         return cast(AuditedModel, model.audited_model())
-    if is_statsmodels(model):
+    if _is_statsmodels(model):
         return statsmodels_model(model, options.table, **options.sampling)
     model = unwrapped(model)
     if is_scorecard(model):
         bins = pipeline_encoder(ScorecardBins(model), options.table)
         return None if bins is None else _known_estimator(model.estimator_, options, bins)
-    if is_boosting_machine(model):
+    if _is_boosting_machine(model):
         return boosting_machine(model, options.table)
     if is_kind(model, "Pipeline"):
         return _known_pipeline(model, options)
     return _known_estimator(model, options, None)
 
 
+_COMBINATIONS = ("CalibratedClassifierCV", "VotingClassifier", "StackingClassifier", "BaggingClassifier")
+
+
+def _is_combination(model: Any) -> bool:
+    """Whether `model` is a fitted combination of classifiers that may be opened."""
+    fitted = any(hasattr(model, name) for name in ("calibrated_classifiers_", "estimators_"))
+    return is_kind(model, *_COMBINATIONS) and fitted and len(model.classes_) == 2 and hasattr(model, "predict_proba")
+
+
+# Nothing is imported to see which library a model is from.
+
+
+def _is_statsmodels(model: Any) -> bool:
+    """Whether `model` is the result of fitting a statsmodels model."""
+    return type(model).__module__.startswith("statsmodels.") and hasattr(model, "params")
+
+
+def _is_boosting_machine(model: Any) -> bool:
+    """Whether `model` is an ExplainableBoostingClassifier of InterpretML."""
+    kinds = type(model).__mro__
+    return any(k.__name__ == "ExplainableBoostingClassifier" and k.__module__.startswith("interpret.") for k in kinds)
+
+
+def _takes_categories(model: Any) -> bool:
+    """Whether `model` is a fitted CatBoost model with categories or text among its features."""
+    return tree_library(model) == "catboost" and getattr(model, "is_fitted", bool)() and takes_words(model)
+
+
 def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:
     """An estimator on its inputs, encoded or not."""
-    if encoder is None and options.table is not None and options.allows("sampled_shapley") and takes_categories(model):
+    if encoder is None and options.table is not None and options.allows("sampled_shapley") and _takes_categories(model):
         return catboost_black_box(model, options.table, **options.sampling)
     if isinstance(model, TreeEnsemble) or tree_library(model) is not None:
         try:
@@ -210,7 +239,7 @@ def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | Non
         except InvalidTypeError:
             if options.attribution == "tree_shap":
                 raise
-    if is_combination(model):
+    if _is_combination(model):
         return _known_combination(model, options, encoder)
     known = linear_model(model, options.output, encoder) or network_model(model, encoder)
     return known or (None if encoder is None else _black_box(model, options, encoder))
@@ -246,7 +275,7 @@ def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:
         return _known(last, options)
     if is_kind(last, "Pipeline"):  # inside a search
         return _known_pipeline(Pipeline([*before, *last.steps]), options)
-    if options.allows("sampled_shapley") and takes_categories(last):
+    if options.allows("sampled_shapley") and _takes_categories(last):
         return None
     steps = Steps(tuple(before))
     encoder = pipeline_encoder(steps, options.table)
@@ -485,7 +514,9 @@ def notes_on_order(model: Any, audited: AuditedModel, table: pd.DataFrame) -> tu
 
     A torch module, a function, or an object that does not say what it was fitted on takes the table as it is.
     """
-    is_fitted = isinstance(model, (OnnxModel, TreeEnsemble)) or tree_library(model) is not None or is_statsmodels(model)
+    is_fitted = (
+        isinstance(model, (OnnxModel, TreeEnsemble)) or tree_library(model) is not None or _is_statsmodels(model)
+    )
     if not is_fitted and not hasattr(unwrapped(model), "n_features_in_"):
         return ()
     unsettled = unsettled_columns(model, audited, table)
@@ -510,7 +541,7 @@ def input_columns(model: Any) -> list[str] | None:
     >>> input_columns(LogisticRegression().fit(people, [0, 1]))
     ['income', 'debt']
     """
-    if is_statsmodels(model):
+    if _is_statsmodels(model):
         return regression_columns(model)
     encoder = getattr(model, "encoder_", None) or (model.encoder if isinstance(model, AuditedModel) else None)
     # Of our models; of scikit-learn; of trees; of ONNX.

@@ -19,17 +19,6 @@ from evenhand.models.encoders import NamedColumns, pipeline_encoder
 from evenhand.models.protocol import AuditedModel, EncodesTables, LinearModel
 
 
-def is_statsmodels(model: Any) -> bool:
-    """Whether `model` is the result of fitting a statsmodels model; nothing is imported to check.
-
-    Examples
-    --------
-    >>> is_statsmodels("text")
-    False
-    """
-    return type(model).__module__.startswith("statsmodels.") and hasattr(model, "params")
-
-
 def statsmodels_model(results: Any, table: pd.DataFrame | None, **sampling: Any) -> AuditedModel:
     """A fitted binary regression in the form of the audit.
 

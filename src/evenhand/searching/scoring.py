@@ -16,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import Floats, Ints, person_hash
 from evenhand.attribution import Explanation
 from evenhand.inputs.identity import Identity
 from evenhand.matching.leaves import Leaves
@@ -31,7 +31,6 @@ from evenhand.models.scoring import joined, mean_over_leaves, score_pairs, score
 from evenhand.searching.families import spelled_as
 from evenhand.searching.options import Payoff, SearchSettings
 from evenhand.searching.people import SearchPeople
-from evenhand.system.hashing import person_hash
 from evenhand.training.folds import ComparedFold, Fold
 from evenhand.training.network import Layout
 

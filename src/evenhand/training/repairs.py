@@ -37,7 +37,7 @@ import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.arrays import Bools, Floats, Ints
+from evenhand.arrays import Bools, Floats, Ints, person_hash
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.splitting import stratified_folds
 from evenhand.matching import Pairs, match_pairs
@@ -47,7 +47,6 @@ from evenhand.metrics.score_gap import FinanceControls, LeafPeople, gap_coeffici
 from evenhand.models.black_box import sampled_model
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.protocol import AuditedModel
-from evenhand.system.hashing import person_hash
 
 Singles: TypeAlias = NDArray[np.floating]
 FitModel: TypeAlias = Callable[[Singles, Ints], Any]

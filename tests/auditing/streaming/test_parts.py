@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evenhand.arrays import person_hash, quantiles_of_parts
+from evenhand.auditing.batches import ScoreCounts
 from evenhand.auditing.streaming.source import hash_limit, lowest_rows, open_source
 from evenhand.auditing.streaming.store import RowFile, encode, load
-from evenhand.auditing.summary import quantiles_of_parts
-from evenhand.auditing.sums import ScoreCounts
 from evenhand.exceptions import StreamError
 from evenhand.inputs.tables import open_table, typed
-from evenhand.system.hashing import person_hash
 from evenhand.system.threads import PairwiseSum, Threads, in_order, sum_in_order
 
 _VALUES = st.floats(allow_nan=False, allow_infinity=False, width=64) | st.sampled_from([0.0, -0.0, 1e-300, 0.1])
@@ -27,7 +26,7 @@ def test_quantiles_of_parts_are_numpys(values, n_parts, share, most_kept):
     parts = np.array_split(array, n_parts)
     shares = [0.0, 0.25, share, 0.9, 1.0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evenhand.auditing.summary._MOST_KEPT", most_kept)
+        patch.setattr("evenhand.arrays._MOST_KEPT", most_kept)
         found = quantiles_of_parts(lambda: iter(parts), shares)
     np.testing.assert_array_equal(found, np.quantile(array, shares))
 

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.sections.drawn import DrawnGroups, Weights
 from evenhand.auditing.sections.evidence import Excess, Sensitivity
 from evenhand.auditing.sections.features import Features
@@ -16,7 +15,6 @@ from evenhand.auditing.sections.regressions import Regressions
 from evenhand.auditing.sections.roc import Roc
 from evenhand.auditing.sections.score_gap import ScoreGap
 from evenhand.auditing.summary import Provenance
-from evenhand.auditing.sums import AuditSums
 from evenhand.report.schema import schema_with
 from evenhand.report.section import AuditChart, Section
 
@@ -40,11 +38,6 @@ SECTIONS: tuple[Section, ...] = (
 
 CHARTS: dict[str, AuditChart] = {chart.name: chart for section in SECTIONS for chart in section.charts}
 """The charts of all sections by name, in the order of the page."""
-
-
-def sums_of(batch: BatchFindings) -> AuditSums:
-    """The sums of a batch, with those of every section."""
-    return AuditSums.of(batch, SECTIONS)
 
 
 def load_schema() -> dict[str, Any]:

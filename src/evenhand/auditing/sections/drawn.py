@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.auditing.sums import AuditSums
+from evenhand.auditing.batches import AuditSums
 from evenhand.metrics.estimate import effective_number_of_people
 from evenhand.metrics.names import METRICS
 from evenhand.report.formatting import is_number

@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints, Sums
 from evenhand.auditing.batch import BatchFindings
+from evenhand.auditing.batches import AuditSums
 from evenhand.auditing.evidence import Evidence, FeatureEvidence, WeightDifference
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.sections.evidence import evidence_of, excess_columns, excess_metric
 from evenhand.auditing.sections.pairs import Pairs
-from evenhand.auditing.sums import AuditSums
 from evenhand.report.drawing import (
     MOST_FEATURES,
     STEP,

@@ -12,9 +12,9 @@ import numpy as np
 from scipy import special
 
 from evenhand.arrays import Floats
+from evenhand.auditing.batches import AuditSums, ClusteredPeople, ScoreCounts
 from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.auditing.scope import Scope
-from evenhand.auditing.sums import AuditSums, ClusteredPeople, ScoreCounts
 from evenhand.metrics import disparity
 from evenhand.metrics.disparity import (
     ApprovalTable,

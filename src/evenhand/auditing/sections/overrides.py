@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from evenhand.arrays import Bools, Floats, Ints
+from evenhand.auditing.batches import AuditSums, ScoreCounts
 from evenhand.auditing.fitted import Fitted, own_score
-from evenhand.auditing.sums import AuditSums, ScoreCounts
 from evenhand.metrics.disparity import approval_disparity, segmented_approvals
 from evenhand.metrics.estimate import Estimate, not_estimable
 from evenhand.report.section import Section, Summary

@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints, Sums
 from evenhand.auditing.batch import BatchFindings
+from evenhand.auditing.batches import AuditSums, sums_by_code
 from evenhand.auditing.fitted import own_score
 from evenhand.auditing.scope import Scope
-from evenhand.auditing.sums import AuditSums, sums_by_code
 from evenhand.metrics.cec import REGIMES
 from evenhand.report.drawing import (
     chart_of,

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from evenhand.arrays import person_hash
 from evenhand.auditing.batches import FinishedBatches
 from evenhand.inputs.identity import hash_rows
 from evenhand.metrics.proxies import ProxyScreen, predicted_group, proxy_screen
@@ -16,7 +17,6 @@ from evenhand.report.drawing import MOST_FEATURES, NothingToDrawError, forest
 from evenhand.report.formatting import decimal, is_number, shortened
 from evenhand.report.section import AuditChart, Section, Summary
 from evenhand.report.tables import Column, Table, estimate, inside, joined, text
-from evenhand.system.hashing import person_hash
 
 PROXY_PEOPLE = 5_000
 """Number of people in the proxy screen: a sample is enough for a screen."""

@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import altair as alt
 
 from evenhand.auditing.batch import BatchFindings
+from evenhand.auditing.batches import AuditSums
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.reasons import BASELINE, NO_BASELINE
 from evenhand.auditing.reasons import Reasons as ReasonsGiven
-from evenhand.auditing.sums import AuditSums
 from evenhand.metrics.reason_codes import ReasonCounts, ReasonRate
 from evenhand.report.drawing import check_any, forest, label_of
 from evenhand.report.formatting import is_number, listed, shortened

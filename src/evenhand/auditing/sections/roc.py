@@ -11,8 +11,8 @@ import altair as alt
 import numpy as np
 
 from evenhand.arrays import Ints
+from evenhand.auditing.batches import AuditSums
 from evenhand.auditing.fitted import Fitted, own_score
-from evenhand.auditing.sums import AuditSums
 from evenhand.metrics.disparity.intervals import effective_counts_of_two, newcombe
 from evenhand.metrics.estimate import Estimate, RowWeights, not_estimable
 from evenhand.metrics.outcomes import auc_interval

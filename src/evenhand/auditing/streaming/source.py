@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evenhand.arrays import Ints
+from evenhand.arrays import Ints, person_hash
 from evenhand.exceptions import DataFileError, InvalidInputError
 from evenhand.inputs.people import Columns
 from evenhand.inputs.tables import TypedFile
@@ -20,7 +20,6 @@ from evenhand.inputs.tables.columns import TypedColumns
 from evenhand.inputs.tables.raw import LocalFile, reading
 from evenhand.inputs.validation import check_group_names
 from evenhand.system.files import write_atomically
-from evenhand.system.hashing import person_hash
 from evenhand.system.threads import in_order, n_cores
 
 _BATCHES, _FEWEST_ROWS, _MOST_ROWS = 128, 5_000, 25_000  # keeps many cores busy until shortly before the end

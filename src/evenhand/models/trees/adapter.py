@@ -23,9 +23,9 @@ from evenhand.inputs.validation import as_spelled
 from evenhand.models.black_box import black_box_model
 from evenhand.models.encoders import NamedColumns, OneToOne
 from evenhand.models.protocol import EncodesTables, Output, ShapleyModel
-from evenhand.models.trees import TreeEnsemble, coded_matrix, coded_values, contributions, read_trees, tree_library
+from evenhand.models.trees import TreeEnsemble, coded_matrix, coded_values, contributions, read_trees
 from evenhand.models.trees.ensemble import levels
-from evenhand.models.trees.libraries import check_loss, takes_words, word_features
+from evenhand.models.trees.libraries import check_loss, word_features
 from evenhand.models.trees.tree_shap import NumberedRows, distinct_margins, numbered_contributions
 
 
@@ -188,11 +188,6 @@ def _check_walkable(ensemble: TreeEnsemble) -> None:
     )
     if not is_sound:
         raise InvalidInputError(f"The trees of the {ensemble.source} are damaged: their nodes do not form trees.")
-
-
-def takes_categories(model: Any) -> bool:
-    """Whether `model` is a fitted CatBoost model with categories or text among its features."""
-    return tree_library(model) == "catboost" and getattr(model, "is_fitted", bool)() and takes_words(model)
 
 
 def catboost_black_box(

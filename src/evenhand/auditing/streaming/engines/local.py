@@ -14,17 +14,16 @@ from typing import ParamSpec, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from evenhand.arrays import Ints
+from evenhand.arrays import Ints, person_hash
 from evenhand.auditing.batch import audit_batch
-from evenhand.auditing.batches import BatchOutput, Merged
+from evenhand.auditing.batches import AuditSums, BatchOutput, Merged
 from evenhand.auditing.fitted import Fitted, as_seen_by, in_units
 from evenhand.auditing.options import Engine
-from evenhand.auditing.sections import sums_of
+from evenhand.auditing.sections import SECTIONS
 from evenhand.auditing.streaming.source import Batch, Source
 from evenhand.auditing.streaming.store import BatchFiles, Store, encode_batch, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
 from evenhand.inputs.people import Columns
-from evenhand.system.hashing import person_hash
 from evenhand.system.processes import Parcel, Workers, parcel
 from evenhand.system.processes import opened as opened_parcel
 from evenhand.system.threads import MOST_THREADS, keep_freed_memory, on_this_core, one_thread_each
@@ -113,7 +112,7 @@ class BatchWork:
         found = audit_batch(fitted, people, person_row=person_row, first_person=first_row, compared=compared)
         return BatchOutput.of(
             found,
-            sums_of(found),
+            AuditSums.of(found, SECTIONS),
             screened=np.flatnonzero(np.isin(row, self.screened)),
             number=batch.number,
             row=row,

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evenhand.arrays import person_hash
 from evenhand.exceptions import InvalidInputError
-from evenhand.system.hashing import person_hash
 
 
 def test_person_hashes_depend_on_the_key_and_the_seed_alone_and_look_random():
