@@ -161,8 +161,10 @@ def test_a_missing_key_is_refused_at_every_fixed_level(validator, document, path
     required = [key for key in at(document, path) if not str(key).startswith("mean attribution") and key != "created"]
     optional = {"placebo", "excess_low", "excess_high", "distributions"} | ({"excess"} if "features" in path else set())
     optional |= (
-        {"segment_gaps", *(key for section in SECTIONS for key in section.schema)} if path == () else {"regressions"}
-    )  # a setting
+        {"segment_gaps", *(key for section in SECTIONS for key in section.schema)}
+        if path == ()
+        else {"regressions", "ties"}
+    )  # settings
     for key in set(required) - optional:
         value = at(document, path).pop(key)
         is_optional = path == ("cec",) and key == "excess"  # absent without evidence, together with the others
