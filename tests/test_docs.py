@@ -157,6 +157,21 @@ def test_the_shell_of_the_readme_runs(tmp_path):
 
 
 @pytest.mark.slow
+def test_the_first_audit_runs_as_written(tmp_path, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "118")
+    page = ROOT / "docs" / "first-audit.md"
+    save, check, clean, audit = blocks(page, "sh")
+    (config,) = blocks(page, "toml")
+    printed = runs_with(save + check, ["bash", "-e", "-c"], tmp_path)
+    assert (tmp_path / "check" / "audit.toml").read_text() == config
+    printed += runs_with(clean + audit, ["bash", "-e", "-c"], tmp_path)
+    lines = {line.rstrip() for line in printed.splitlines()}
+    shown = {line for block in blocks(page, "console") for line in block.splitlines()}
+    assert shown - lines == {"..."}
+    assert (tmp_path / "report" / "report.html").is_file()
+
+
+@pytest.mark.slow
 def test_the_tutorial_of_an_alternative_runs(tmp_path, monkeypatch, capsys):
     page = TUTORIALS / "an-alternative-to-my-xgboost-model.md"
     check_code_of_page(page, tmp_path, monkeypatch, capsys)

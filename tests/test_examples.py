@@ -22,7 +22,6 @@ RUNS = {
     "lenders_file.py": (["--people", "300"], "300 accounts of each quarter"),
     "many_groups.py": (["--people", "600", "--epochs", "2"], "How many people each match serves"),
     "many_models_at_once.py": (["--epochs", "2", "--folds", "3", "--weights", "0", "1"], "6 models of 2 epochs"),
-    "messy_spreadsheet.py": (["--people", "300"], "'credit_score' has -999 in"),
     "own_module_with_cec_loss.py": (["--epochs", "1", "--weights", "0", "0.3"], "by automatic differentiation"),
     "paper_in_60_lines.py": (["1"], "CEC(f; D) 0."),
     "train_and_audit.py": (["--epochs", "2", "--weights", "0", "0.3"], "gives the same scores: True"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,13 +33,14 @@ def data_list() -> None:
     table = Table("name", "what", box=None, pad_edge=False)
     for name, what in dataset_descriptions().items():
         table.add_row(name, what)
+    table.add_row("messy", "A messy spreadsheet of loan applications and its lender's model; only for `evenhand data save`")
     Console().print(table)
 
 
 @data_app.command("save")
 def data_save(
-    name: Annotated[str, typer.Argument(help="Dataset to save.")],
-    out: Annotated[Path, typer.Option(help="CSV or Parquet file.")],
+    name: Annotated[str, typer.Argument(help="Dataset to save; or messy, a spreadsheet with its model.")],
+    out: Annotated[Path, typer.Option(help="CSV or Parquet file; for messy, a folder.")],
     people: Annotated[
         int | None,
         typer.Option(
@@ -49,7 +51,8 @@ def data_save(
     """Save a dataset as a table with its label, `outcome`, and its group.
 
     \b
-    Example:
+    Examples:
+      evenhand data save messy --out messy
       evenhand data save taiwan --people 3000 --out cards.csv
     """
     from evenhand.datasets import load_dataset
@@ -57,6 +60,12 @@ def data_save(
     from evenhand.inputs.validation import as_groups
     from evenhand.system.files import write_atomically
 
+    if name == "messy":
+        from evenhand.datasets.messy import save_messy
+
+        applications, model = save_messy(out, people or 1_200)
+        say(f"Written: {applications}, {model}\nNext: evenhand check {shlex.quote(str(applications))}")
+        return
     if out.suffix not in {".csv", ".parquet"}:
         raise InvalidInputError(f"--out must end in .csv or .parquet, got {str(out)!r}.")
     data = load_dataset(name)
