@@ -6,7 +6,7 @@ import os
 import sys
 import traceback
 import warnings
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn
 
 import typer
 
@@ -16,15 +16,15 @@ from evenhand.cli.other import app as pages
 from evenhand.cli.other import data_app, reproduce
 from evenhand.cli.terminal import INTERRUPTED, said_when_interrupted, say, with_options
 from evenhand.exceptions import EvenhandError, EvenhandWarning
-from evenhand.system.terminal import outlive_readers
+from evenhand.system import __version__
+from evenhand.system.terminal import outlive_readers, silence
 
 _FAULT = 70  # EX_SOFTWARE of sysexits.h: not the code of a crossed gate
 
 app = typer.Typer(
     name="evenhand",
     help="Audit how a credit model decides, not only what it decides.",
-    no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
@@ -33,11 +33,30 @@ for command in (check, audit, sensitivity, verify, demo, compare, monitor, train
 app.add_typer(data_app, name="data")
 
 
-@app.command()
-def version() -> None:
-    """Print the version."""
-    from evenhand.system import __version__
+def _print_version(is_asked: bool) -> None:
+    if is_asked:
+        say(__version__)
+        raise typer.Exit
 
+
+@app.callback()
+def start(
+    context: typer.Context,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Print warnings and errors only. It may also follow the command.")
+    ] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Audit how a credit model decides, not only what it decides."""
+    if quiet:
+        context.with_resource(silence())
+
+
+@app.command("version")
+def print_version() -> None:
+    """Print the version."""
     say(__version__)
 
 
@@ -56,8 +75,13 @@ def main() -> NoReturn:
     outlive_readers()
     # By default, torch's threads wait for each other in a busy loop: beside other work, that can double the CPU time.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # read when torch is loaded, which no command has done yet
+    arguments = sys.argv[1:]
+    if arguments in ([], ["data"]):
+        arguments.append("--help")
+    quiet = [argument for argument in arguments if argument in ("--quiet", "-q")][:1]
+    arguments = [*quiet, *(argument for argument in arguments if argument not in quiet)]
     try:
-        code = app(standalone_mode=False)
+        code = app(arguments, prog_name="evenhand", standalone_mode=False)
     except EvenhandError as error:
         _fail(str(error))
     except OSError as error:

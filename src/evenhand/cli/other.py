@@ -12,9 +12,7 @@ from evenhand.cli.options import names_in
 from evenhand.cli.terminal import say
 from evenhand.exceptions import InvalidInputError
 
-data_app = typer.Typer(
-    help="List the datasets, save one as a table, or download one.", no_args_is_help=True, rich_markup_mode="rich"
-)
+data_app = typer.Typer(help="List the datasets, save one as a table, or download one.", rich_markup_mode="rich")
 
 
 @data_app.command("list")
@@ -33,7 +31,9 @@ def data_list() -> None:
     table = Table("name", "what", box=None, pad_edge=False)
     for name, what in dataset_descriptions().items():
         table.add_row(name, what)
-    table.add_row("messy", "A messy spreadsheet of loan applications and its lender's model; only for `evenhand data save`")
+    table.add_row(
+        "messy", "A messy spreadsheet of loan applications and its lender's model; only for `evenhand data save`"
+    )
     Console().print(table)
 
 

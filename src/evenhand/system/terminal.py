@@ -9,7 +9,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
@@ -47,7 +48,7 @@ def progress(
     >>> with progress("folds", 2, is_shown=False) as advance:
     ...     advance("auc 0.8")
     """
-    if not is_shown:
+    if not is_shown or _silenced:
         yield lambda status: None
         return
     console = Console(stderr=True)
@@ -56,6 +57,20 @@ def progress(
             yield advance
     else:
         yield _lines(console, what, total, done, after)
+
+
+_silenced: list[bool] = []
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Print neither output nor progress, only what goes to the stream of errors."""
+    _silenced.append(True)
+    try:
+        with Path(os.devnull).open("w", encoding="utf-8") as nowhere, redirect_stdout(nowhere):
+            yield
+    finally:
+        _silenced.pop()
 
 
 @contextmanager
