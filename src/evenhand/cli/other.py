@@ -47,6 +47,9 @@ def data_save(
             min=1, help="Save only this many people, drawn at random with the same shares of label and group."
         ),
     ] = None,
+    held_out: Annotated[
+        Path | None, typer.Option(help="With --people: also save as many other people, to audit a model on.")
+    ] = None,
 ) -> None:
     """Save a dataset as a table with its label, `outcome`, and its group.
 
@@ -55,6 +58,8 @@ def data_save(
       evenhand data save messy --out messy
       evenhand data save taiwan --people 3000 --out cards.csv
     """
+    import numpy as np
+
     from evenhand.datasets import load_dataset
     from evenhand.inputs.splitting import sample_people
     from evenhand.inputs.validation import as_groups
@@ -66,19 +71,27 @@ def data_save(
         applications, model = save_messy(out, people or 1_200)
         say(f"Written: {applications}, {model}\nNext: evenhand check {shlex.quote(str(applications))}")
         return
-    if out.suffix not in {".csv", ".parquet"}:
-        raise InvalidInputError(f"--out must end in .csv or .parquet, got {str(out)!r}.")
+    for option, file in (("--out", out), ("--held-out", held_out)):
+        if file is not None and file.suffix not in {".csv", ".parquet"}:
+            raise InvalidInputError(f"{option} must end in .csv or .parquet, got {str(file)!r}.")
     data = load_dataset(name)
-    table = data.X.assign(**{"outcome": data.y, data.group_name: data.group})
+    rows, codes = np.arange(len(data)), as_groups(data.group, len(data)).codes
+    if held_out is not None and (people is None or 2 * people > len(data)):
+        raise InvalidInputError(f"--held-out needs --people, at most half of the {len(data):,} people of {name}.")
+    files = {out: rows}
     if people is not None:
-        table = table.iloc[sample_people(data.y, as_groups(data.group, len(data)).codes, people, random_state=0)]
-    with write_atomically(out) as temporary:
-        if out.suffix == ".csv":
-            table.to_csv(temporary, index=False)
-        else:
-            table.to_parquet(temporary, index=False)
+        files = {out: sample_people(data.y, codes, people, random_state=0)}
+    if held_out is not None and people is not None:
+        rest = np.setdiff1d(rows, files[out])
+        files[held_out] = rest[sample_people(data.y[rest], codes[rest], people, random_state=0)]
+    table = data.X.assign(**{"outcome": data.y, data.group_name: data.group})
+    for file, chosen in files.items():
+        with write_atomically(file) as temporary:
+            write = table.iloc[chosen].to_csv if file.suffix == ".csv" else table.iloc[chosen].to_parquet
+            write(temporary, index=False)
     say(
-        f"Written: {out}, {len(table):,} people; label outcome (1 = {data.positive_label}), group {data.group_name}, "
+        f"Written: {', '.join(f'{file}, {len(chosen):,} people' for file, chosen in files.items())}; label outcome "
+        f"(1 = {data.positive_label}), group {data.group_name}, "
         f"financial features {','.join(data.financial_features)}"
     )
     for note in (*data.notes, *data.reservations):

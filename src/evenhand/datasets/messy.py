@@ -20,9 +20,9 @@ _NUMBERS = ["income", "loan_amount", "debt_ratio", "credit_score", "months_emplo
 def save_messy(folder: Path, n_people: int = 1_200) -> tuple[Path, Path]:
     """Write ``applications.csv`` and ``model.skops`` to a folder, and return their paths.
 
-    The table was saved with its index. It has an id, a date, amounts with a dollar sign, ratios with a percent sign, -999
-    for unknown credit scores, a group spelled in two ways, ages, and a fee that is known only after a loan has failed. The
-    model, a logistic regression fitted on other applications, sees neither sex nor age.
+    The table was saved with its index. It has an id, a date, amounts with a dollar sign, ratios with a percent sign,
+    -999 for unknown credit scores, a group spelled in two ways, ages, and a fee that is known only after a loan has
+    failed. The model, a logistic regression fitted on other applications, sees neither sex nor age.
 
     Examples
     --------
