@@ -1,6 +1,7 @@
 """The documentation does what it says: code runs, printed output is right, links lead somewhere, commands parse."""
 
 import importlib
+import json
 import os
 import re
 import shlex
@@ -150,10 +151,18 @@ def test_the_shell_of_the_readme_runs(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     written = (
-        "demo/report.html", "report/pairs.parquet", "without-age/audit.json", "comparison.html", "audit/pack.zip",
+        "demo/report.html",
+        "plain/model.safetensors",
+        "comparison.html",
+        "audit/pack.zip",
         "streamed/report.html",
-    )  # fmt: skip
+    )
     assert all((tmp_path / name).is_file() for name in written)
+    audits = {name: json.loads((tmp_path / name / "audit.json").read_text()) for name in ("plain-audit", "audit")}
+    yes = {name: [f["key"] for f in found["findings"] if f["answer"] == "yes"] for name, found in audits.items()}
+    assert yes == {"plain-audit": ["inputs", "excess"], "audit": []}
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert all(f"{found['outcome']['auc']:.3f}" in text for found in audits.values())
 
 
 @pytest.mark.slow
