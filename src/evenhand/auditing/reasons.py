@@ -30,7 +30,6 @@ from evenhand.auditing.options import AuditOptions
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.people import People
 from evenhand.inputs.reason_maps import ReasonMap
-from evenhand.inputs.validation import Groups
 from evenhand.matching import Pairs
 from evenhand.matching.placebos import N_NEAR, PlaceboPairs
 from evenhand.metrics.estimate import Estimate, Plain, p_above
@@ -343,11 +342,6 @@ class BatchReasons:
     source: ReasonReference
     people: PeopleReasons
     agreement: Floats
-
-    def counts(self, groups: Groups, person: Ints) -> ReasonCounts:
-        """Counts over the people of `groups` and over pairs whose people are the rows `person`."""
-        n_reasons = len(self.source.reason_map.names)
-        return self.people.counts(groups.codes, n_reasons, len(groups.names), person, self.agreement)
 
     def of_triples(self, triples: PlaceboPairs) -> tuple[Floats, Floats]:
         """Agreement of triples, of shape (n, 2, 2), as `PeopleReasons.of_triples` has it, and its control, (n, 2).

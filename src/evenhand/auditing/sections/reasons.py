@@ -195,7 +195,9 @@ class Reasons(Section):
     }
 
     def sums(self, batch: BatchFindings) -> ReasonCounts:
-        return batch.reasons.counts(batch.people.groups, batch.pairs.person)
+        reasons, groups = batch.reasons, batch.people.groups
+        sizes = len(reasons.source.reason_map.names), len(groups.names)
+        return reasons.people.counts(groups.codes, *sizes, batch.pairs.person, reasons.agreement)
 
     def paragraphs(self, summary: Summary) -> Sequence[str]:
         found = summary["reasons"]
