@@ -224,11 +224,25 @@ def test_the_review_lists_declined_people_of_the_worse_off_group_beside_approved
     joblib.dump(model, tmp_path / "model.joblib")
     words = ["--label", "good", "--group", "sex", "--id", "id", "--financial", "income,debt", "--favorable", "high"]
     words += ["--reference-group", "m", "--model", str(tmp_path / "model.joblib"), "--trust-pickle"]
-    done = CliRunner().invoke(cli.app, ["audit", str(file), "--out", str(tmp_path / "out"), *words])
+    done = CliRunner().invoke(cli.app, ["audit", str(file), "--out", str(tmp_path / "out"), *words, "--review", "=A7"])
     assert done.exit_code == 0, done.output
+    asked = pd.read_csv(tmp_path / "out" / "applicants.csv")
+    assert asked["person_id"].tolist() == ["'=A7"]
+    assert asked["match"].tolist() == one["match"].tolist()
     written = pd.read_csv(tmp_path / "out" / "review.csv")
     assert written["person_id"].tolist() == ["'" + one for one in review["person_id"]]  # not a formula
     assert written["match"].tolist() == review["match"].tolist()
+
+
+@pytest.mark.filterwarnings("ignore::evenhand.EvenhandWarning")
+def test_an_id_that_no_one_has_does_not_lose_the_audit(table, tmp_path):
+    table.to_csv(tmp_path / "people.csv", index=False)
+    words = ["--group", "sex", "--financial", "income,debt", "--decision", "good", "--review", "7,nobody"]
+    done = CliRunner().invoke(cli.app, ["audit", str(tmp_path / "people.csv"), "--out", str(tmp_path / "out"), *words])
+    assert done.exit_code == 0, done.output
+    assert "There is no applicant 'nobody' among the audited people" in done.output
+    assert (tmp_path / "out" / "report.html").is_file()
+    assert not (tmp_path / "out" / "applicants.csv").exists()
 
 
 def test_without_decisions_there_is_nothing_to_review(table):

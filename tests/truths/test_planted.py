@@ -29,6 +29,7 @@ from typer.testing import CliRunner
 
 import evenhand as eh
 from evenhand import cli
+from evenhand.inputs import people as eh_people
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("ignore::evenhand.EvenhandWarning")]
 
@@ -97,9 +98,19 @@ class Planted:
     def groups(self):
         return self.table[self.group].astype(str).agg(" & ".join, axis=1).to_numpy()
 
-    def people(self, values):
-        """Values of one row per applicant, and their groups and weights."""
-        frame = pd.DataFrame({"v": np.broadcast_to(values, len(self.table)), "g": self.groups})
+    @property
+    def names(self):
+        """The groups, and of several attributes also the values of each: whoever is compared."""
+        alone = [sorted(set(self.table[column])) for column in self.group] if len(self.group) > 1 else []
+        return [sorted(set(self.groups)), *alone]
+
+    def members(self, name):
+        """Whether each person is in a group, or has the value of one of several attributes."""
+        return (self.groups == name) | (self.table[self.group] == name).any(axis=1).to_numpy()
+
+    def people(self, values, name):
+        """Values of one row per applicant, whether they are in a group, and their weights."""
+        frame = pd.DataFrame({"v": np.broadcast_to(values, len(self.table)), "g": self.members(name)})
         frame["w"] = 1.0 if self.weight is None else np.asarray(self.weight)
         if self.applicant is not None:
             frame = frame.groupby(np.asarray(self.applicant)).agg({"v": "mean", "g": "first", "w": "mean"})
@@ -107,9 +118,10 @@ class Planted:
 
     def difference(self, values, group, reference):
         """The difference of two means, and its standard error."""
-        frame, mean, variance = self.people(values), {}, {}
+        mean, variance = {}, {}
         for name in (group, reference):
-            own = frame[frame["g"] == name]
+            frame = self.people(values, name)
+            own = frame[frame["g"]]
             w = own["w"] / own["w"].sum()
             mean[name] = (w * own["v"]).sum()
             variance[name] = (w**2 * (own["v"] - mean[name]) ** 2).sum()
@@ -121,7 +133,7 @@ class Planted:
         weight = np.ones(len(self.table)) if self.weight is None else np.asarray(self.weight)
         means, variance = [], 0.0
         for name in (group, reference):
-            own = self.groups == name
+            own = self.members(name)
             inside = answer(finances[:, None] + np.broadcast_to(total, len(finances))[own])
             w = weight[own] / weight[own].sum()
             means.append(inside @ w)
@@ -307,6 +319,14 @@ def an_intersection_of_two_attributes():
     table["both"] = ((table["sex"] == "f") & (table["race"] == "black")).astype(float)
     weights = {"income": 1.0, "debt": -1.0, "tenure": 0.2, "both": -0.4}
     return of_weights(table, "black & f scores .* lower than", weights, group=["race", "sex"])
+
+
+@planted
+def two_attributes_of_which_one_is_penalized():
+    table, rng = applicants(1_200, seed=28)
+    table["married"] = rng.choice(["married", "single"], 1_200)
+    weights = {"income": 1.0, "debt": -1.0, "tenure": 0.1, "female": -0.4}
+    return of_weights(table, "f.* scores .* lower than .*m", weights, group=["married", "sex"])
 
 
 @planted
@@ -513,6 +533,15 @@ def a_category_behind_a_pipeline():
 # --- what an audit says ---
 
 
+def test_attributes_with_the_same_values_are_told_apart():
+    table = pd.DataFrame({"veteran": ["yes", "no", "yes"], "disabled": ["yes", "no & not asked", "no & not asked"]})
+    people = eh_people.People.of(pd.DataFrame({"income": [1.0, 2.0, 3.0]}), [0, 1, 1], table)
+    assert people.groups.names == ("no & no and not asked", "yes & no and not asked", "yes & yes")
+    veteran, disabled = people.attributes.values()
+    assert (veteran.names, veteran.codes.tolist()) == (("no", "veteran: yes"), [0, 1, 1])
+    assert (disabled.names, disabled.codes.tolist()) == (("no and not asked", "disabled: yes"), [0, 0, 1])
+
+
 @pytest.mark.parametrize("name", PLANTED)
 def test_every_front_finds_what_was_planted(name, tmp_path):
     case = PLANTED[name]()
@@ -525,9 +554,9 @@ def test_every_front_finds_what_was_planted(name, tmp_path):
         assert numbers({key: other[key] for key in keys}) == pytest.approx(expected, rel=1e-6, abs=ROUNDING)
         assert [one["sentence"] for one in other["findings"]] == [one["sentence"] for one in found["findings"]]
 
-    names = sorted(set(case.groups))
     gaps = {(gap["group"], gap["reference"]): gap for gap in found["score_gaps"]}
-    assert sorted(map(sorted, gaps)) == sorted(map(sorted, combinations(names, 2)))
+    compared = [two for names in case.names for two in combinations(names, 2)]
+    assert sorted(map(sorted, gaps)) == sorted(map(sorted, compared))
     for groups, gap in gaps.items():
         estimates = {**{row["feature"]: row for row in gap["features"]}, **gap}
         if gap["features"]:
@@ -546,6 +575,9 @@ def test_every_front_finds_what_was_planted(name, tmp_path):
     for gap in by_segment:
         assert gap["total"]["value"] == pytest.approx(case.segments[gap["value"]], abs=ROUNDING)
         assert (gap["p_adjusted"] < 0.05) == (case.segments[gap["value"]] != 0)
+        (through,) = (row for row in gap["features"] if row["feature"] == "flag")
+        assert through["value"] == pytest.approx(case.segments[gap["value"]], abs=ROUNDING)
+        assert (through["p_adjusted"] < 0.05) == (case.segments[gap["value"]] != 0)
     assert len(by_segment) == len(case.segments)
 
     approved = case.approved
@@ -553,6 +585,8 @@ def test_every_front_finds_what_was_planted(name, tmp_path):
         approved = case.finances + sum(case.inputs.values()) >= case.cut_off
     if approved is not None:
         weight = pd.Series(1.0, case.table.index) if case.weight is None else case.weight
-        rates = {g: np.average(np.asarray(approved)[case.groups == g], weights=weight[case.groups == g]) for g in names}
-        shown = {row["group"]: row["approval_rate"]["value"] for row in found["outcome"]["approvals"]["groups"]}
+        members = {name: case.members(name) for names in case.names for name in names}
+        rates = {name: np.average(np.asarray(approved)[own], weights=weight[own]) for name, own in members.items()}
+        tables = [found["outcome"]["approvals"], *found["outcome"]["attributes"].values()]
+        shown = {row["group"]: row["approval_rate"]["value"] for table in tables for row in table["groups"]}
         assert shown == pytest.approx(rates, abs=1e-9)

@@ -88,7 +88,8 @@ def audit(
         True labels, 1 for the favorable outcome; with ``favorable="low"``, 1 for the unfavorable one. None if no
         outcome is known yet: people are then matched on finances alone, and what needs labels is left out.
     sensitive_features
-        The protected attribute of each person. Several columns are intersected. Pass `GroupProbabilities` if only the
+        The protected attribute of each person. Several columns are crossed, and score gaps and approvals are also
+        reported for each of them alone. Pass `GroupProbabilities` if only the
         probabilities of the groups are known.
     financial_features
         Columns of `X` on which people are compared.

@@ -28,6 +28,7 @@ from evenhand.auditing.reasons import fewer_in_common
 from evenhand.auditing.scope import DECISION_UNIT, Scope
 from evenhand.auditing.triples import EvidenceSums
 from evenhand.exceptions import DataFileError
+from evenhand.inputs.validation import Groups
 from evenhand.matching.neighbors import TIE_TOLERANCE
 from evenhand.matching.placebos import N_NEAR
 from evenhand.metrics import score_gap as gaps
@@ -354,7 +355,8 @@ def estimate_score_gaps(
 ) -> tuple[tuple[ScoreGap, ...], dict[str, NDArray[np.float64]]]:
     """Score gaps of every two groups, and people's influences on them by name.
 
-    If the reference group is one of the two, it is the second. If the user chose it, it always is.
+    If the reference group is one of the two, it is the second. If the user chose it, it always is. If groups cross
+    several attributes, there are also the gaps between the values of each attribute, and p-values are adjusted for all.
 
     Parameters
     ----------
@@ -370,38 +372,42 @@ def estimate_score_gaps(
         Who works on parts at the same time.
     """
     assert reference.evidence is not None
-    names = reference.pool.groups.names
-    first = names.index(reference_group)
-    order = [first, *(code for code in range(len(names)) if code != first)]
-    others = order if reference.settings.reference_group is None else order[:1]
-    sides = [(group, other) for place, other in enumerate(others) for group in order[place + 1 :]]
     is_turned = reference.settings.unit is not None and reference.settings.favorable == "low"
-    estimated = gaps.group_gaps(
-        partial(_as_given, parts, len(features) + 1) if is_turned else parts,
-        reference.evidence.controls,
-        sides,
-        len(names),
-        ~np.isin(features, reference.settings.financial_features),
-        is_given=reference.pool.identity.is_given,
-        random_state=reference.settings.random_state,
-        crew=crew,
-    )
-    found = [_between(reference, gap, features, *two) for gap, two in zip(estimated, sides, strict=True)]
-    influences = {
-        key: column
-        for gap, two in zip(estimated, sides, strict=True)
-        for key, column in zip(_keys(features, *(names[code] for code in two)), gap.influence.T, strict=True)
-        if len(gap.influence)
-    }
+    crossed = reference.pool.groups
+    found: list[ScoreGap] = []
+    influences: dict[str, NDArray[np.float64]] = {}
+    for values in (Groups(np.arange(len(crossed.names)), crossed.names), *reference.pool.attributes.values()):
+        names, first = values.names, int(values.codes[crossed.names.index(reference_group)])
+        order = [first, *(code for code in range(len(names)) if code != first)]
+        others = order if reference.settings.reference_group is None else order[:1]
+        sides = [(group, other) for place, other in enumerate(others) for group in order[place + 1 :]]
+        estimated = gaps.group_gaps(
+            partial(_with_groups, parts, values.codes, len(features) + 1 if is_turned else 0),
+            reference.evidence.controls,
+            sides,
+            len(names),
+            ~np.isin(features, reference.settings.financial_features),
+            is_given=reference.pool.identity.is_given,
+            random_state=reference.settings.random_state,
+            crew=crew,
+        )
+        for gap, two in zip(estimated, sides, strict=True):
+            group, other = (names[code] for code in two)
+            found.append(_between(reference, gap, features, group, other))
+            if len(gap.influence):
+                influences |= dict(zip(_keys(features, group, other), gap.influence.T, strict=True))
     adjusted = holm([gap.total.p_value for gap in found])
     return tuple(replace(gap, p_adjusted=float(p)) for gap, p in zip(found, adjusted, strict=True)), influences
 
 
-def _as_given(parts: gaps.Parts, n_columns: int) -> Iterable[gaps.LeafPeople]:
-    """The people with values in the unit as given, which are scored with the opposite sign if low ones are good."""
+def _with_groups(parts: gaps.Parts, codes: Ints, n_turned: int) -> Iterable[gaps.LeafPeople]:
+    """The people with codes in place of their groups, and some columns turned.
+
+    Values of which low ones are good are scored with the opposite sign, and turned back to the unit as given.
+    """
     for part in parts():
-        sign = np.where(np.arange(part.values.shape[1]) < n_columns, -1, 1).astype(np.float32)
-        yield replace(part, values=part.values * sign)
+        sign = np.where(np.arange(part.values.shape[1]) < n_turned, -1, 1).astype(np.float32)
+        yield replace(part, group=codes[part.group], values=part.values * sign if n_turned else part.values)
 
 
 def _keys(features: Sequence[str], group: str, reference: str) -> list[str]:
@@ -413,17 +419,17 @@ def _keys(features: Sequence[str], group: str, reference: str) -> list[str]:
 
 
 def _between(
-    reference: Fitted, estimated: gaps.GroupGap, features: Sequence[str], group: int, reference_group: int
+    reference: Fitted, estimated: gaps.GroupGap, features: Sequence[str], group: str, reference_group: str
 ) -> ScoreGap:
-    names, n, scope = reference.pool.groups.names, len(features), reference.scope
+    n, scope = len(features), reference.scope
     columns, is_decision = estimated.columns, scope.outcome == "decision"
     rows = zip(features, columns[:n], estimated.p_adjusted.tolist(), estimated.detectable.tolist()[:n], strict=True)
     total, is_tested = n + 2 if is_decision else n, scope.attributions and estimated.n_people > 0
     shown = {k: None if k >= n else features[k] for k in estimated.shuffles if k >= n or scope.attributions}
     sizes = estimated.detectable.tolist()
     return ScoreGap(
-        group=names[group],
-        reference=names[reference_group],
+        group=group,
+        reference=reference_group,
         unit=DECISION_UNIT if is_decision else reference.settings.unit or reference.model.output,
         total=columns[total],
         probability=columns[n + 1] if scope.outcome == "score" else not_estimable("the outcome is not a probability"),
@@ -451,6 +457,8 @@ def segment_gaps(
     crew: Crew = ONE_THREAD,
 ) -> tuple[SegmentGap, ...]:
     """Score gaps with the reference group within each value of the columns to split by."""
+    first = reference.pool.groups.names.index(reference_group)
+    against = {reference_group, *(each.names[each.codes[first]] for each in reference.pool.attributes.values())}
     found: list[SegmentGap] = []
     for column, values in by.items():
         rows: list[tuple[str, ScoreGap]] = []
@@ -460,7 +468,7 @@ def segment_gaps(
                 return (part.rows(part.by[column] == code) for part in parts())
 
             inside, _ = estimate_score_gaps(reference, within, features, reference_group, crew)
-            rows += [(value, gap) for gap in inside if gap.reference == reference_group]
+            rows += [(value, gap) for gap in inside if gap.reference in against]
         adjusted = holm([gap.total.p_value for _, gap in rows]).tolist()
         found += [SegmentGap(column, value, gap, p) for (value, gap), p in zip(rows, adjusted, strict=True)]
     return tuple(found)

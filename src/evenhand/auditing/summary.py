@@ -53,6 +53,8 @@ def upgraded(summary: Any) -> Any:
             copy = _with_values_as_given(copy)
     if isinstance(copy.get("data"), dict):
         copy["data"] = {"columns": {}, "files": {}, **copy["data"]}
+    if isinstance(copy.get("outcome"), dict):
+        copy["outcome"].setdefault("attributes", {})
     if isinstance(copy.get("verdict"), dict):
         copy["verdict"].setdefault("direction", "")
     return {**copy, "schema": SCHEMA}

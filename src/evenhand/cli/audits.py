@@ -42,6 +42,8 @@ from evenhand.metrics.names import METRICS
 from evenhand.system.threads import quick_imports
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from evenhand.auditing.history import Comparison, Monitoring
     from evenhand.auditing.pack import Pack
     from evenhand.auditing.result import AuditResult
@@ -322,6 +324,13 @@ def check_roles(plan: AuditPlan, *, is_streamed: bool) -> None:
 def _further_outputs(result: AuditResult, data: Any, plan: AuditPlan) -> dict[str, Callable[[Path], None]]:
     """Writers of the optional files, by file name."""
     found: dict[str, Callable[[Path], None]] = {}
+    if plan.review:
+        try:
+            asked = result.review(ids=plan.review)
+        except InvalidInputError as error:  # the audit is done: a mistyped id must not lose it
+            say(str(error), err=True)
+        else:
+            found["applicants.csv"] = lambda path: _write_csv(asked, path)
     if plan.memo:
         found["memo.docx"] = lambda path: result.to_word(path, template=plan.template)
     if plan.pack:
@@ -397,8 +406,7 @@ def _write_files(result: AuditResult, out: Path, further: Mapping[str, Callable[
         advance("pairs")
         result.to_json(stage / "audit.json")
         advance("numbers")
-        review = result.review().map(lambda cell: f"'{cell}" if _is_formula(cell) else cell)
-        review.to_csv(stage / "review.csv", index=False)
+        _write_csv(result.review(), stage / "review.csv")
         result.to_excel(stage / "audit.xlsx")
         written = [out / "audit.xlsx", out / "audit.json", pairs, out / "review.csv"]
         advance("workbook")
@@ -411,11 +419,14 @@ def _write_files(result: AuditResult, out: Path, further: Mapping[str, Callable[
     return written
 
 
-def _is_formula(cell: Any) -> bool:
-    """Whether a spreadsheet would compute a text of a CSV file."""
+def _write_csv(table: pd.DataFrame, path: Path) -> None:
+    """Write a CSV file in which no text is computed by a spreadsheet."""
     from evenhand.report.workbook import STARTS_A_FORMULA
 
-    return isinstance(cell, str) and cell.startswith(STARTS_A_FORMULA)
+    def shown(cell: Any) -> Any:
+        return f"'{cell}" if isinstance(cell, str) and cell.startswith(STARTS_A_FORMULA) else cell
+
+    table.map(shown).to_csv(path, index=False)
 
 
 def has_desktop() -> bool:

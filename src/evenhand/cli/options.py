@@ -220,6 +220,10 @@ class AuditPlan(MainColumns, ReadOptions, QueryOptions, StreamOptions, GivenOpti
         "With --group-probabilities, for comparison: also assign people to their most likely group if its "
         "probability is at least this.",
     )
+    review: tuple[str, ...] = option(
+        (),
+        "Ids of applicants, or row numbers from 0 without --id, to write next to their matches, applicants.csv: a,b.",
+    )
     memo: bool = option(False, "Also write a Word memo, memo.docx.")
     template: str | None = option(
         None, "Your own Word file for the memo, .docx or .dotx: its styles and text are used."
@@ -318,7 +322,7 @@ _PANELS = {
         "n_reasons",
         "random_state",
     ),
-    "Output": ("fail_on", "memo", "template", "pack"),
+    "Output": ("fail_on", "review", "memo", "template", "pack"),
     "Large data": ("stream", *(option.name for option in fields(StreamOptions))),
 }
 """The options of `evenhand audit --help` under their headings."""
@@ -390,7 +394,19 @@ def _limits_in(texts: list[str]) -> dict[str, float]:
     return found
 
 
-_OF_THE_RUN = ("sql", "memo", "template", "pack", "resume", "engine", "scheduler", "n_jobs", "device", "trust_pickle")
+_OF_THE_RUN = (
+    "sql",
+    "review",
+    "memo",
+    "template",
+    "pack",
+    "resume",
+    "engine",
+    "scheduler",
+    "n_jobs",
+    "device",
+    "trust_pickle",
+)
 FILES = ("model", "reference", "attributions_file")
 """Options that name a file other than the table of people."""
 

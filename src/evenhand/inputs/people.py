@@ -23,6 +23,7 @@ from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.tables.columns import is_numeric
 from evenhand.inputs.validation import (
+    SEPARATOR,
     Groups,
     as_clusters,
     as_decisions,
@@ -475,6 +476,21 @@ class People:
         return np.asarray(self.groups.names)[self.groups.codes]
 
     @property
+    def attributes(self) -> dict[str, Groups]:
+        """Of groups that cross several attributes: the values of each attribute and, as codes, that of each group."""
+        columns, parts = self.columns.get("group", ()), [name.split(SEPARATOR) for name in self.groups.names]
+        if len(columns) < 2 or any(len(part) != len(columns) for part in parts):
+            return {}
+        valued = [sorted(set(values)) for values in zip(*parts, strict=True)]
+        attributes: dict[str, Groups] = {}
+        for place, (column, values) in enumerate(zip(columns, valued, strict=True)):
+            codes = np.array([values.index(part[place]) for part in parts])
+            shared = {value for k, others in enumerate(valued) if k != place for value in others}
+            names = tuple(f"{column}: {value}" if value in shared else value for value in values)
+            attributes |= {column: Groups(codes, names)} if len(values) > 1 else {}
+        return attributes
+
+    @property
     def cells(self) -> Ints:
         """The (label, group) cell of each person."""
         return self.labels * len(self.groups.names) + self.groups.codes
@@ -516,8 +532,10 @@ _ROLES = {
 
 
 def names_of(given: Any) -> list[str]:
-    """Names of a table's columns, or of a column; none of an array or a number."""
+    """Names of the columns of a table or a matrix, or of a column; none of an array or a number."""
     given = given.probabilities if isinstance(given, GroupProbabilities) else given
+    if isinstance(given, np.ndarray) and given.ndim == 2:
+        return [f"x{place}" for place in range(given.shape[1])]
     columns = getattr(given, "column_names", getattr(given, "columns", [getattr(given, "name", None)]))
     return [str(name) for name in (given if isinstance(given, Mapping) else columns) if name not in (None, "")]
 

@@ -256,7 +256,8 @@ def is_writable(text: str) -> bool:
     return True
 
 
-_SEPARATOR = " & "
+SEPARATOR = " & "
+"""Between the values of several attributes in the name of a group; no value contains it."""
 
 
 @dataclass(frozen=True)
@@ -497,8 +498,10 @@ def as_groups(sensitive_features: Any, n: int, name: str = "sensitive_features",
                 "'unknown'."
             )
     joined, *rest = (_category_texts(values) for values in columns.values())
+    if rest:
+        joined, *rest = (part.str.replace(SEPARATOR, " and ") for part in (joined, *rest))
     for part in rest:
-        joined = joined + _SEPARATOR + part
+        joined = joined + SEPARATOR + part
     codes, names = pd.factorize(joined.to_numpy(dtype=object), sort=True)
     groups = Groups(codes.astype(np.int64), tuple(str(group) for group in names))
     check_group_names(groups.counts, name)

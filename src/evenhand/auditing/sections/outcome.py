@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar
 
 import altair as alt
@@ -89,6 +89,8 @@ class Outcomes:
         Approvals if the cutoff were at each decile of the score.
     segments
         For each requested column, approvals within its values and their common odds ratio.
+    attributes
+        If groups cross several attributes, approvals by the values of each.
     calibration
         The model's scores next to what was observed, by group.
     """
@@ -102,6 +104,7 @@ class Outcomes:
     cutoffs: tuple[CutoffApprovals, ...]
     segments: Mapping[str, tuple[SegmentedApproval, ...]]
     calibration: CalibrationTable
+    attributes: Mapping[str, ApprovalTable] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: metrics by name, and the tables."""
@@ -116,6 +119,7 @@ class Outcomes:
             "cutoffs": [row.to_dict() for row in self.cutoffs],
             "segments": {name: [row.to_dict() for row in rows] for name, rows in self.segments.items()},
             "calibration": self.calibration.to_dict(),
+            "attributes": {name: table.to_dict() for name, table in self.attributes.items()},
         }
 
 
@@ -165,6 +169,17 @@ def outcome_of(fitted: Fitted, sums: AuditSums) -> Outcomes:
         if scope.decisions
         else {},
         calibration=_calibration(rows, fitted),
+        attributes={
+            column: approval_disparity(
+                decision,
+                values.codes[codes],
+                names=values.names,
+                frequency=times,
+                reference=values.names[values.codes[names.index(approvals.reference)]],
+            )
+            for column, values in fitted.pool.attributes.items()
+            if scope.decisions
+        },
     )
 
 
@@ -325,6 +340,22 @@ def _approval_highlights(threshold: float) -> list[Highlight]:
         Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"),
         FLAGGED,
     ]
+
+
+def attribute_table(summary: Summary) -> Table:
+    """Approvals by the values of each of several attributes."""
+    attributes = summary["outcome"].get("attributes", {})
+    threshold = summary["outcome"]["approvals"]["four_fifths_threshold"]
+    columns = (
+        text("attribute"),
+        text("group"),
+        *_approval_columns(),
+        flag(lambda r: _approval_flags(r, threshold)),
+        Column("note", "long text", lambda r: joined(r["note"], attributes[r["attribute"]]["note"])),
+    )
+    records = [{"attribute": column, **row} for column, found in attributes.items() for row in found["groups"]]
+    caption = "Favorable decisions by the values of each attribute alone; p-values are adjusted within it"
+    return Table("Attributes", caption, columns, records, _approval_highlights(threshold), needs=("decisions",))
 
 
 def approval_table(summary: Summary) -> Table:
@@ -773,7 +804,7 @@ class Outcome(Section):
     )
 
     def tables(self, summary: Summary) -> Sequence[Table]:
-        return (approval_table(summary),)
+        return (approval_table(summary), *([attribute_table(summary)] if summary["outcome"].get("attributes") else []))
 
     def details(self, summary: Summary) -> Sequence[Table]:
         tables = (score_table, error_table, utility_table, gap_table, calibration_table)
@@ -782,7 +813,8 @@ class Outcome(Section):
 
     def sheets(self, summary: Summary) -> Sequence[Table]:
         of_groups = (group_table, gap_table, approval_table, score_table, error_table, cutoff_table, segment_table)
-        return [table(summary) for table in (*of_groups, calibration_table, reliability_table)]
+        more = [attribute_table] if summary["outcome"].get("attributes") else []
+        return [table(summary) for table in (*of_groups, *more, calibration_table, reliability_table)]
 
     def summary_rows(self, summary: Summary) -> Iterable[SummaryRow]:
         outcome = summary["outcome"]

@@ -81,12 +81,22 @@ def score_gap_table(summary: Summary) -> Table:
 
 
 def segment_gap_table(summary: Summary) -> Table:
-    """The score gap among people with one value of a column of `by`."""
+    """The score gap among people with one value of a column of `by`, in total and by input."""
+    records: list[Record] = []
+    for gap in summary.get("segment_gaps", ()):
+        whole = "all inputs together" if gap["features"] else "in total"
+        records.append({**gap, "part": whole})
+        tested = [row for row in gap["features"] if is_number(row["p_adjusted"])]
+        records += [
+            {**gap, "part": row["feature"], "total": row, "p_adjusted": row["p_adjusted"]}
+            for row in sorted(tested, key=lambda row: -abs(row["value"]))
+        ]
     columns = (
         text("column"),
         text("value"),
         text("group"),
         text("reference"),
+        text("part"),
         Column("people compared", "whole", "n_people"),
         Column("people in leaves with one group", "whole", "n_alone").detail(),
         estimate("gap", "total"),
@@ -97,11 +107,11 @@ def segment_gap_table(summary: Summary) -> Table:
     )
     drawn = ", in the first draw of the groups" if "drawn_groups" in summary else ""
     caption = (
-        f"Score gap at equal finances among people with one value of a column of `by`{drawn}; p-values are adjusted "
-        "over the rows of the column (Holm)."
+        f"Score gap at equal finances among people with one value of a column of `by`{drawn}, in total and by input; "
+        "p-values of totals are adjusted over the values of the column (Holm), those of inputs over the inputs."
     )
     highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence")]
-    return Table("Score gap by segment", caption, columns, summary.get("segment_gaps", ()), highlights)
+    return Table("Score gap by segment", caption, columns, records, highlights)
 
 
 def _shuffles(summary: Summary, *, is_input: bool) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
