@@ -128,7 +128,7 @@ def test_copies_of_everyone_are_no_evidence_on_decisions(entry, table):
         ends = [[one["value"], one["low"], one["high"]] for one in map(place, (found, once))]
         assert ends[0] == pytest.approx(ends[1], rel=1e-6), name
     assert "people of the same cluster count as one" in found["outcome"]["approvals"]["note"]
-    assert any("count as one applicant in every standard error except" in text for text in found["warnings"])
+    assert any("count as one applicant in every standard error." in text for text in found["warnings"])
 
 
 def test_scores_against_the_label_are_refused_by_every_front(entry, table):
