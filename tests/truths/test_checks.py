@@ -187,7 +187,11 @@ def test_a_model_that_uses_one_says_so_whichever_group_is_audited(name):
         financial_features=["income"],
         evidence=False,
     )
-    assert any(f"The input {name!r} states the" in warning for warning in result.warnings)
+    assert any(f"The model uses {name!r}, which states the" in warning for warning in result.warnings)
+    model.coef_[0, 2] = 0.0
+    unused = eh.audit(model, table[columns], table["repaid"], sensitive_features=table["sex"],
+                      financial_features=["income"], evidence=False)  # fmt: skip
+    assert not any(f"{name!r}, which states" in warning for warning in unused.warnings)
     assert "protected characteristic" in kinds(eh.check(table), name)
 
 

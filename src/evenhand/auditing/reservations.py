@@ -87,6 +87,7 @@ _MANY_NEGLIGIBLE = 0.05  # share of pairs with an attribution too short to have 
 _SURE, _MANY_SURE = 1e-15, 0.25
 _IMBALANCE = 0.25  # standardized mean difference after matching beyond which groups are not comparable (Rubin 2001)
 _GRAVE_SIGNS = ("saved index", "id", "repeated id", "date", "free text", "text number", "leaks the label")
+_PROTECTED = "protected characteristic"
 _OTHER_SIGNS = ("extreme value", "place", "sentinel", "known after the decision")
 
 
@@ -103,15 +104,20 @@ def reservations_of(
     pool, scope, financial = reference.pool, reference.scope, reference.settings.financial_features
     labels = pd.Series(pool.labels.astype(float), index=pool.table.index)
     checks, _ = with_associations(check_table(pool.table), pool.table, labels, None, set())
-    remarks = [(c.name, sign.kind, f"The input {sign.sentence(c.name)}") for c in checks for sign in c.signs]
+    signs = [(c.name, sign) for c in checks for sign in c.signs if sign.kind != _PROTECTED]
+    remarks = [(name, sign.kind, f"The input {sign.sentence(name)}") for name, sign in signs]
+    if scope.attributions:  # else it is not known which columns the model uses
+        parts = sums.sections["drivers"].contributions  # people who differ in a used input are explained differently
+        used = [c for c, part in zip(checks, parts, strict=True) if part > 0 or not parts.any()]
+        of_use = [(c.name, sign) for c in used for sign in c.signs if sign.kind == _PROTECTED]
+        asked = "ask whether it may, whichever group is audited"
+        remarks += [(n, s.kind, f"The model uses {n!r}, which {s.clause}: {asked}.") for n, s in of_use]
     for name, seen in sums.values.items():  # of the audited people, who may not be in the reference
         if not np.isnan(seen.low) and (sign := extreme_end(pool.table[name], seen.low, seen.high)) is not None:
             remarks.append((name, sign.kind, f"The input {sign.sentence(name)}"))
-    # Without attributions, it is not known which columns the model uses.
-    of_use = ("protected characteristic",) if scope.attributions else ()
     grave_of_inputs, other_of_inputs = (
         few_sentences(remark for remark in remarks if remark[1] in kinds)
-        for kinds in (_GRAVE_SIGNS, (*of_use, *_OTHER_SIGNS))
+        for kinds in (_GRAVE_SIGNS, (_PROTECTED, *_OTHER_SIGNS))
     )
     grave = [*_on_scores(sums, provenance, reference, metrics), *grave_of_inputs]
     other = [*_on_repeated_rows(sums, provenance, pool)]
