@@ -29,14 +29,14 @@ from evenhand.research.reproduction.protocol import (
     run_fingerprint,
     versions,
 )
-from evenhand.research.reproduction.reproduce import DATASETS, loaded, names_among
+from evenhand.research.reproduction.reproduce import DATASETS, names_among
 from evenhand.research.reproduction.tables import PaperTable, by_method, dataset_name, method_name, settings_notes
 from evenhand.searching.choice import mean_interval
 from evenhand.system.terminal import progress as shown_progress
 from evenhand.training.folds import Fold
 
 if TYPE_CHECKING:
-    from evenhand.datasets import Dataset
+    from evenhand.datasets import Dataset, load_dataset
 
 
 GAP_NAMES = {
@@ -91,7 +91,7 @@ def compare_gaps(
     store = ResultStore(Path(out) / "gaps.jsonl")
     rows: list[ResultRow] = []
     for name in names:
-        data = loaded(name, **of_hmda)
+        data = load_dataset(name, **(of_hmda if name == "hmda" else {}))
         for repeat in range(repeats):
             own = replace(first, random_state=first.random_state + repeat)
             rows += run_gaps(data, chosen, own, store, progress=progress)

@@ -160,7 +160,7 @@ def test_the_papers_mode_is_one_option_that_others_override(evenhand, loans, tmp
 
 
 def test_a_fault_is_told_apart_from_a_crossed_gate(evenhand, monkeypatch):
-    def broken(**options):
+    def broken(*arguments, **options):
         raise ZeroDivisionError("nobody foresaw this")
 
     monkeypatch.setattr(sys.modules[cli.main.__module__], "app", broken)

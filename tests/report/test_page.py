@@ -151,7 +151,7 @@ def test_without_evidence_the_page_says_what_is_missing(without_evidence, tmp_pa
     page = Page(written(without_evidence, tmp_path_factory))
     words = "".join(page.words)
     assert [a["id"] for tag, a in page.tags if tag == "section"] == SECTIONS
-    assert "Not compared with noise" in words
+    assert "not compared with noise" in words.lower()
     assert "No noise floor." in words
     assert page.data("pair-data")["placebo_cec"][0] is None
 

@@ -56,10 +56,10 @@ def test_a_file_that_changes_while_it_is_audited_is_refused(people, tmp_path, mo
     file, scores = tmp_path / "people.csv", tmp_path / "out"
     audited = jobs._fit_and_audit
 
-    def meanwhile(*given):
+    def meanwhile(*given, **options):
         with file.open("a") as opened:
             opened.write("9,9,f,1\n")
-        return audited(*given)
+        return audited(*given, **options)
 
     monkeypatch.setattr(jobs, "_fit_and_audit", meanwhile)
     words = ["--label", "paid", "--group", "sex", "--financial", "income,debt", "--no-evidence", "--out", scores]
