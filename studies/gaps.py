@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from evenhand.auditing.audit import audit
+from evenhand.datasets import load_dataset
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
 from evenhand.metrics.estimate import Estimate
 from evenhand.research.methods import Method, RepairsTable, make_method, method_names
@@ -36,7 +37,7 @@ from evenhand.system.terminal import progress as shown_progress
 from evenhand.training.folds import Fold
 
 if TYPE_CHECKING:
-    from evenhand.datasets import Dataset, load_dataset
+    from evenhand.datasets import Dataset
 
 
 GAP_NAMES = {
