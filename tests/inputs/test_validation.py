@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import duckdb
+import narwhals as nw
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -363,3 +365,30 @@ def test_a_table_with_columns_that_are_no_values():
         as_table(pd.DataFrame([[1]], columns=pd.Index(["\ud800"], dtype=object)))
     with pytest.raises(InvalidInputError, match="Column 'a' has values with invalid characters"):
         as_table(pd.DataFrame({"a": pd.Series(["\ud800"], dtype=object)}))
+
+
+TABLE = pd.DataFrame({"a": [1.0, 2.0, 3.0], "b": ["x", "y", "z"]})
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        pl.from_pandas,
+        lambda table: pl.from_pandas(table).lazy(),
+        nw.from_native,
+        lambda table: nw.from_native(pl.from_pandas(table)).lazy(),
+        duckdb.from_df,
+        pa.RecordBatch.from_pandas,
+        lambda table: pa.Table.from_pandas(table).to_reader(),
+    ],
+)
+def test_a_table_of_any_library_is_read_also_lazily(made):
+    assert as_table(made(TABLE)).to_dict("list") == TABLE.to_dict("list")
+
+
+def test_a_relation_of_duckdb_gives_the_audit_of_its_rows():
+    planted = eh.make_planted_bias(200, random_state=0)
+    people = planted.dataset
+    given = {"sensitive_features": people.group, "financial_features": people.financial_features, "evidence": False}
+    relation = eh.audit(planted.model, duckdb.from_df(people.X), people.y, **given)
+    assert relation.to_dict()["cec"] == eh.audit(planted.model, people.X, people.y, **given).to_dict()["cec"]

@@ -291,7 +291,10 @@ class Groups:
 
 
 def as_table(X: Any, name: str = "X") -> pd.DataFrame:
-    """A pandas table with string column names, from pandas, polars, pyarrow, or a two-dimensional array.
+    """A pandas table with string column names, from a table of any library, or a two-dimensional array.
+
+    A table is anything that narwhals reads, also lazily, such as a polars query, a Dask table or a DuckDB relation, or
+    that exports Arrow data.
 
     Examples
     --------
@@ -308,8 +311,10 @@ def as_table(X: Any, name: str = "X") -> pd.DataFrame:
     else:
         try:
             given = pa.Table.from_batches([X]) if isinstance(X, pa.RecordBatch) else X
-            table = nw.from_native(given, eager_only=True).to_pandas()
-        except TypeError:
+            frame = nw.from_native(given, pass_through=True)
+            frame = frame.collect() if isinstance(frame, nw.LazyFrame) else frame
+            table = (frame if isinstance(frame, nw.DataFrame) else pa.table(frame)).to_pandas()
+        except (TypeError, pa.ArrowInvalid):
             raise InvalidTypeError(
                 f"`{name}` must be a pandas, polars or pyarrow table or a two-dimensional array, "
                 f"got {type(X).__name__}."
