@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import runpy
 import subprocess
 import sys
@@ -63,6 +64,30 @@ def test_the_notebook_runs_and_shows_the_card_and_the_charts(tmp_path):
     assert not any("://" in page for page in pages), "nothing is loaded from the network"
     assert "report.html" in "".join(text for output in outputs for text in output.get("text", ""))
     assert not list(work.iterdir()), "an example leaves nothing behind"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["scikit-learn", "xgboost", "scores-only", "group-probabilities", "search"])
+def test_a_notebook_of_the_site_prints_what_was_saved_in_it(name, tmp_path):
+    saved = EXAMPLES.parent / "docs" / "notebooks" / f"{name}.ipynb"
+    done = subprocess.run(
+        [sys.executable, "-c", "from nbclient.cli import main; main()", saved, "--output", tmp_path / "executed"],
+        cwd=tmp_path,
+        env={**os.environ, "IPYTHONDIR": str(tmp_path / "ipython"), "JUPYTER_PLATFORM_DIRS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    assert done.returncode == 0, done.stderr
+    assert texts_in(tmp_path / "executed.ipynb") == texts_in(saved) != []
+
+
+def texts_in(notebook):
+    """What the cells of a notebook print, without numbers, which differ in their last digits between machines."""
+    outputs = [out for cell in json.loads(notebook.read_text("utf-8"))["cells"] for out in cell.get("outputs", ())]
+    texts = ["".join(out.get("data", {}).get("text/plain", out.get("text", ""))) for out in outputs]
+    plain = [text for text in texts if not text.startswith("alt.") and "Renderer" not in text]
+    return [re.sub(r"[-+−]?\d[\d.,]*|\s+", "", text) for text in plain if text]
 
 
 def test_the_notebook_is_kept_without_outputs():

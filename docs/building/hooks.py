@@ -1,7 +1,9 @@
-"""Build steps of the site: the command line's own help, and a check that nothing is fetched from elsewhere."""
+"""Build steps of the site: notebooks, the command line's help, and a check that nothing is fetched from elsewhere."""
 
 from __future__ import annotations
 
+import base64
+import json
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -16,6 +18,36 @@ FETCHED = {
     "object": ("data",), "script": ("src",), "source": ("src", "srcset"), "track": ("src",), "video": ("src", "poster"),
 }  # fmt: skip
 FETCHED_LINKS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "dns-prefetch", "modulepreload", "manifest"}
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add a page for every notebook, with the outputs that were saved in it."""
+    from mkdocs.structure.files import File
+
+    for notebook in sorted(Path(config["docs_dir"], "notebooks").glob("*.ipynb")):
+        files.append(File.generated(config, f"notebooks/{notebook.stem}.md", content=notebook_page(notebook)))
+    return files
+
+
+def notebook_page(notebook: Path) -> str:
+    """The cells of a notebook and their saved outputs as Markdown."""
+    cells = json.loads(notebook.read_text("utf-8"))["cells"]
+    parts = []
+    for cell in cells:
+        source = "".join(cell["source"])
+        parts.append(source if cell["cell_type"] == "markdown" else f"```python\n{source}\n```")
+        for output in cell.get("outputs", ()):
+            data = output.get("data", {"text/plain": output.get("text", "")})
+            picture, table = "".join(data.get("image/svg+xml", "")), "".join(data.get("text/html", ""))
+            if picture:
+                encoded = base64.b64encode(picture.encode()).decode()
+                parts.append(f'<img alt="The chart of this cell" src="data:image/svg+xml;base64,{encoded}">')
+            elif "<table" in table:
+                parts.append(re.sub(r"<style.*?</style>|\n\s*", "", table, flags=re.DOTALL))
+            else:
+                parts.append(f"```text\n{''.join(data['text/plain']).rstrip()}\n```")
+    address = f"https://github.com/evenhand/evenhand/blob/main/docs/notebooks/{notebook.name}"
+    return "\n\n".join([*parts, f"[The notebook of this page]({address})"])
 
 
 def on_page_markdown(markdown: str, page: Any, **kwargs: Any) -> str:

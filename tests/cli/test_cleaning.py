@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -203,3 +204,49 @@ def test_a_number_that_means_missing_is_missing_in_every_kind_of_file(tmp_path, 
     pd.testing.assert_frame_equal(read.isna(), expected)
     if ending == "parquet":
         assert read["e"].cat.categories.tolist() == ["high", "low", "unknown"]
+
+
+def recommended(out):
+    """The words of the command that a check recommends."""
+    (line,) = [line for line in out.splitlines() if line.startswith("Then run: evenhand ")]
+    return shlex.split(line.removeprefix("Then run: evenhand "))
+
+
+def test_the_command_that_a_check_recommends_runs_as_it_is_printed(evenhand, tidy, tmp_path):
+    path = tmp_path / "my loans.csv"
+    tidy.assign(home=[("loué", "prêt", "unknown")[k % 3] for k in tidy.index]).to_csv(
+        path, index=False, encoding="cp1252"
+    )
+    options = ["--encoding", "cp1252", "--missing=unknown"]
+    code, out, err = evenhand("check", path, *options, "--out", tmp_path / "a check")
+    assert code == 0, err
+    assert "Before the audit, read" in out
+    code, _, err = evenhand(*recommended(out), "--no-evidence", "--out", tmp_path / "audit")
+    assert code == 0, err
+    assert any("66 values were read as missing" in warning for warning in told(tmp_path / "audit")["warnings"])
+
+
+def test_ages_are_proposed_as_a_group_in_bands(evenhand, tidy, tmp_path):
+    tidy.drop(columns="sex").to_csv(tmp_path / "ages.csv", index=False)
+    code, out, err = evenhand("check", tmp_path / "ages.csv", "--out", tmp_path)
+    assert code == 0, err
+    assert "- Remove the # before bands =, in [clean]." in out
+    uncommented(tmp_path / "audit.toml")
+    code, _, err = evenhand(*recommended(out), "--no-evidence", "--out", tmp_path / "audit")
+    assert code == 0, err
+    assert set(told(tmp_path / "audit")["data"]["groups"]) == {"under 25", "25 to under 62", "62 and over"}
+
+
+@pytest.mark.parametrize(
+    ("change", "step"),
+    [
+        ({"sex": "Female"}, "'sex' has fewer than two groups"),
+        ({"repaid": [str(k % 3) for k in range(200)]}, "Remove the # before label =, and write a column."),
+    ],
+)
+def test_what_an_audit_would_refuse_is_a_step_before_it(evenhand, tidy, tmp_path, change, step):
+    tidy.assign(**change).to_csv(tmp_path / "loans.csv", index=False)
+    code, out, err = evenhand("check", tmp_path / "loans.csv", "--group", "sex", "--out", tmp_path)
+    assert code == 0, err
+    assert step in out
+    assert evenhand(*recommended(out), "--no-evidence", "--out", tmp_path / "audit")[0] == 2

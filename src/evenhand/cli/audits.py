@@ -98,7 +98,7 @@ def check(
     say(f"Before the audit, {'edit' if found.steps else 'read'} {config}{':' if found.steps else '.'}")
     for step in found.steps:
         say(f"- {step}")
-    say(f"Then run: evenhand audit {source} --config {config}")
+    say(f"Then run: evenhand audit {source} --config {shlex.quote(str(config))}")
 
 
 _OPERATORS: dict[str, Callable[[float, float], bool]] = {
