@@ -54,7 +54,9 @@ def test_no_name_is_in_the_reference_twice():
 
 def test_every_page_is_in_the_navigation():
     navigation = set(re.findall(r"([\w/-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
-    written = {page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md")}
+    written = {
+        page.relative_to(DOCS).with_suffix(".md").as_posix() for page in (*DOCS.rglob("*.md"), *DOCS.rglob("*.ipynb"))
+    }
     expected = {page for page in written if not page.startswith("results/")}
     assert navigation == expected, "give each page a line under `nav` in mkdocs.yml"
 
@@ -162,3 +164,11 @@ def test_the_shell_of_the_how_to_pages_runs(tmp_path):
     crossed = subprocess.run([sys.executable, "-m", "evenhand", *limit], cwd=tmp_path, capture_output=True, text=True)
     assert crossed.returncode == 1, crossed.stderr
     assert (tmp_path / "report" / "audit.json").is_file()
+
+
+def test_a_notebook_becomes_a_page_with_its_outputs():
+    text = module_of("hooks").notebook_page(DOCS / "notebooks" / "scikit-learn.ipynb")
+    assert text.startswith("# A scikit-learn pipeline\n\n")
+    assert "```python\nresult = eh.audit(" in text
+    assert "<th>question</th>" in text
+    assert 'src="data:image/svg+xml;base64,' in text
