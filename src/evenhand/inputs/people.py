@@ -303,6 +303,7 @@ def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dr
                 )
 
 
+_UNCLEAR = {"yes", "no", "y", "n", "true", "false", "1", "0"}  # values that say nothing without their attribute
 _NAMED = ("decisions", "ids", "clusters", "sample_weight")
 
 
@@ -485,8 +486,8 @@ class People:
         attributes: dict[str, Groups] = {}
         for place, (column, values) in enumerate(zip(columns, valued, strict=True)):
             codes = np.array([values.index(part[place]) for part in parts])
-            shared = {value for k, others in enumerate(valued) if k != place for value in others}
-            names = tuple(f"{column}: {value}" if value in shared else value for value in values)
+            unclear = _UNCLEAR | {value for k, others in enumerate(valued) if k != place for value in others}
+            names = tuple(f"{column}: {value}" if {value, value.lower()} & unclear else value for value in values)
             attributes |= {column: Groups(codes, names)} if len(values) > 1 else {}
         return attributes
 

@@ -86,7 +86,7 @@ def segment_gap_table(summary: Summary) -> Table:
     for gap in summary.get("segment_gaps", ()):
         whole = "all inputs together" if gap["features"] else "in total"
         records.append({**gap, "part": whole})
-        tested = [row for row in gap["features"] if is_number(row["p_adjusted"])]
+        tested = [row for row in gap["features"] if is_number(row["p_adjusted"]) and row["value"]]
         records += [
             {**gap, "part": row["feature"], "total": row, "p_adjusted": row["p_adjusted"]}
             for row in sorted(tested, key=lambda row: -abs(row["value"]))
