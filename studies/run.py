@@ -229,8 +229,29 @@ def is_too_often(alarms: Share, *, is_hard: bool) -> bool:
 
 
 def calibration_tables(rows: Sequence[Mapping[str, Any]]) -> str:
-    """All audits together, then cell by cell; bold where a target is missed."""
-    return "\n\n".join([_calibration_summary(rows), _calibration_cells(rows), _seconds(rows)])
+    """All audits together, then by how groups were drawn, over sources and models; bold where a target is missed."""
+    pooled = _by_groups(rows)
+    return "\n\n".join([_calibration_summary(pooled), _calibration_cells(pooled), _seconds(rows)])
+
+
+def _by_groups(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Cells with the same groups as one, over all sources and models."""
+    inside: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in rows:
+        source, model, *groups = row["cell"].split("/")
+        inside["/".join(groups[:2]) or f"{source}/{model}"].append(row)
+    return [
+        {
+            "cell": name,
+            "is_hard": all(row["is_hard"] for row in some),
+            "n_audits": sum(row["n_audits"] for row in some),
+            **{
+                kind: {test: _pooled([row[kind][test] for row in some]) for test in some[0][kind]}
+                for kind in ("alarms", "coverage")
+            },
+        }
+        for name, some in inside.items()
+    ]
 
 
 def _calibration_summary(rows: Sequence[Mapping[str, Any]]) -> str:

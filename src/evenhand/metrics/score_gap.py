@@ -523,7 +523,7 @@ def _tested(fit: _Fit, spread: _Spread, is_tested: Bools, n_shuffles: int, rng: 
         p_largest, level = smallest_p_values(p_values, correlation, tested, rng)
         critical = np.full(len(sizes), student_quantile(1 - _LEVEL, df))
         critical_largest = np.full(len(sizes), student_quantile(1 - level, df))
-    critical[tested] = critical_largest[tested]
+    critical[:n_inputs] = critical_largest[:n_inputs]
     p_adjusted = np.full(n_inputs, np.nan)
     p_adjusted[tested], p_adjusted[is_flat[:n_inputs]] = p_largest[tested], 1.0
     columns = []
