@@ -44,8 +44,8 @@ slow: $(VENV)/.dev  ## what takes longer, as every night: simulations, long page
 	$(TESTS) -m "slow and not spark"
 
 # The run continues where an earlier one was stopped; build/fuzz/found keeps the files that caused a failure.
-fuzz: $(VENV)/.dev  ## 10,000 damaged model files, plans and audits, then 5,000 spoiled tables: each gives an answer or a sentence
-	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/many.py --inputs 10000 --out build/fuzz
+fuzz: $(VENV)/.dev  ## 20,000 damaged or hostile models, tables, lakes, settings, packs and templates, then 5,000 spoiled tables: each gives an answer or a sentence
+	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/many.py --inputs 20000 --out build/fuzz
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" tests/fuzz/test_fuzz_tables.py
 
 browser: $(VENV)/.dev  ## the report in Chromium: layout, keyboard, explorer, print, speed: one to two minutes

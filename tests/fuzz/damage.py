@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import re
@@ -12,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["damaged"]
+__all__ = ["Rng", "alter_tree", "altered_bytes", "archived", "damaged", "unzipped"]
 
 Rng = np.random.Generator
 
@@ -45,14 +46,15 @@ _RECKLESS = ["os.system", "builtins.eval", "builtins.exec", "subprocess.Popen", 
 def damaged(name: str, content: bytes, others: Sequence[bytes], rng: Rng, canary: str) -> bytes:
     """A file of the kind of `name` with a few things wrong; sometimes a hostile one that would leave a canary."""
     if rng.random() < 0.25:
-        return _bytes(content, others, rng)
+        return altered_bytes(content, others, rng)
     altered = content
     for _ in range(int(rng.choice([1, 1, 1, 2, 3]))):
         altered = _FORMS[name.rpartition(".")[2]](altered, rng, canary)
     return altered
 
 
-def _bytes(content: bytes, others: Sequence[bytes], rng: Rng) -> bytes:
+def altered_bytes(content: bytes, others: Sequence[bytes], rng: Rng) -> bytes:
+    """The bytes turned, cut, repeated, moved and mixed."""
     altered = bytearray(content)
     for _ in range(int(rng.choice([1, 1, 2]))):
         if not altered:
@@ -208,6 +210,8 @@ _KEYS = [
     *("decision_threshold", "consistency_threshold", "reference", "quick", "group_probabilities", "draws", "unit"),
     *("reason_map", "n_reasons", "sql", "template", "encoding", "decimal", "thousands", "missing", "positive_label"),
     *("trust_pickle", "keep_group", "drop_missing", "evidence", "regressions", "unknown_key", "financial"),
+    *("engine", "scheduler", "stream", "attributions_file", "scores", "reason_codes", "columns", "checkpoint", "pack"),
+    *("memo", "labels", "reference_group", "resume", "n_jobs", "device", "sheet", "out", "env", "start", "outcomes"),
 ]
 
 
@@ -218,6 +222,16 @@ _TOML_VALUES: dict[str, list[str]] = {
     "text": [
         *('""', '"x"', '"income"', '"high"', '"low"', '"\\u001b[2J"', '"canary.pkl"', '"linear.onnx"'),
         "'../people.csv'",
+        *(
+            '"dask"',
+            '"spark"',
+            '"tcp://127.0.0.1:9"',
+            '"sc://127.0.0.1:9"',
+            '"https://127.0.0.1:9/x.csv"',
+            '"s3://x/y"',
+        ),
+        *('"delta:x"', '"iceberg:a/b.c"', '"//127.0.0.1/x.csv"', '"/etc/passwd"', '"file:///etc/passwd"', '"/tmp/out"'),
+        *("\"select * from '/etc/passwd'\"", '"simplecache::file:///etc/passwd"', '"people.csv"', '"house.docx"'),
     ],
     "list": [
         *("[]", '["income"]', '[""]', '["debt", "debt"]', '["cec.mean > x"]', '["excess > 0"]', '["sex"]'),
@@ -251,7 +265,8 @@ def _toml(content: bytes, rng: Rng, _: str) -> bytes:
 # -- archives
 
 
-def _unzipped(content: bytes) -> dict[str, bytes] | None:
+def unzipped(content: bytes) -> dict[str, bytes] | None:
+    """The parts of an archive by name; None where it cannot be read."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             return {name: archive.read(name) for name in archive.namelist()}
@@ -259,7 +274,8 @@ def _unzipped(content: bytes) -> dict[str, bytes] | None:
         return None
 
 
-def _zipped(parts: dict[str, bytes]) -> bytes:
+def archived(parts: dict[str, bytes]) -> bytes:
+    """An archive of parts."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, part in parts.items():
@@ -268,7 +284,7 @@ def _zipped(parts: dict[str, bytes]) -> bytes:
 
 
 def _skops(content: bytes, rng: Rng, canary: str) -> bytes:
-    parts = _unzipped(content)
+    parts = unzipped(content)
     if not parts or "schema.json" not in parts:
         return content
     how = rng.integers(5)
@@ -286,7 +302,7 @@ def _skops(content: bytes, rng: Rng, canary: str) -> bytes:
             return content
         _reckless(schema, rng, canary) if how == 2 else alter_tree(schema, rng)
         parts["schema.json"] = json.dumps(schema).encode()
-    return _zipped(parts)
+    return archived(parts)
 
 
 def _array(content: bytes, rng: Rng) -> bytes:
@@ -304,7 +320,7 @@ def _array(content: bytes, rng: Rng) -> bytes:
         buffer = io.BytesIO()
         np.save(buffer, np.zeros(int(rng.choice([0, 1, 5_000_000]))))
         return buffer.getvalue()
-    return content[:128] + _bytes(content[128:] or b"0", [content], rng)
+    return content[:128] + altered_bytes(content[128:] or b"0", [content], rng)
 
 
 def _reckless(schema: Any, rng: Rng, canary: str) -> None:
@@ -348,7 +364,7 @@ def _reckless(schema: Any, rng: Rng, canary: str) -> None:
 
 
 def _pack(content: bytes, rng: Rng, canary: str) -> bytes:
-    parts = _unzipped(content)
+    parts = unzipped(content)
     if not parts:
         return content
     names = [name for name in parts if name.endswith((".json", ".toml", ".sha256", ".txt"))]
@@ -357,7 +373,11 @@ def _pack(content: bytes, rng: Rng, canary: str) -> bytes:
     parts[name] = form(parts[name], rng, canary)
     if rng.random() < 0.2:
         parts[str(rng.choice(["../outside", "/tmp/outside", "audit.json ", "x" * 300, "a/b"]))] = b"0"
-    return _zipped(parts)
+    manifest = "MANIFEST.sha256"
+    if manifest in parts and name != manifest and rng.random() < 0.8:  # whoever alters a pack can sum it up again
+        rest = {part: hashlib.sha256(content).hexdigest() for part, content in parts.items() if part != manifest}
+        parts[manifest] = "".join(f"{digest}  {part}\n" for part, digest in sorted(rest.items())).encode()
+    return archived(parts)
 
 
 # -- protobuf
@@ -377,7 +397,7 @@ def _onnx(content: bytes, rng: Rng, canary: str) -> bytes:
         _alter_message(message, rng, canary)
         return proto.SerializeToString()
     except Exception:  # too damaged for the library of the format
-        return _bytes(content, [content], rng)
+        return altered_bytes(content, [content], rng)
 
 
 def _messages(message: Any) -> Any:
@@ -439,7 +459,7 @@ def _scalar(field: Any, value: Any, rng: Rng) -> Any:
     if isinstance(value, str):
         return str(rng.choice(["", "x", value + "x", "\u202e"]))
     if isinstance(value, bytes):
-        return _bytes(value or b"0", [value or b"0"], rng)
+        return altered_bytes(value or b"0", [value or b"0"], rng)
     if isinstance(value, float):
         return float(rng.choice([0.0, -value, 1e38, float("nan"), float("inf"), value + 1]))
     large = 2**63 - 1 if field.cpp_type == field.CPPTYPE_INT64 else 2**31 - 1
@@ -484,20 +504,20 @@ def _safetensors(content: bytes, rng: Rng, _: str) -> bytes:
         words["sha256"] = _digest(tensors, words["content"])
         return tensor_bytes(tensors, words)
     except Exception:  # too damaged for the library of the format
-        return _bytes(content, [content], rng)
+        return altered_bytes(content, [content], rng)
 
 
 _FORMS: dict[str, Callable[[bytes, Rng, str], bytes]] = {
     "json": _json,
-    "ubj": lambda content, rng, _: _bytes(content, [content], rng),
+    "ubj": lambda content, rng, _: altered_bytes(content, [content], rng),
     "txt": _lines,
-    "cbm": lambda content, rng, _: _bytes(content, [content], rng),
+    "cbm": lambda content, rng, _: altered_bytes(content, [content], rng),
     "onnx": _onnx,
     "pmml": _pmml,
     "skops": _skops,
     "safetensors": _safetensors,
-    "pkl": lambda content, rng, _: _bytes(content, [content], rng),
-    "joblib": lambda content, rng, _: _bytes(content, [content], rng),
+    "pkl": lambda content, rng, _: altered_bytes(content, [content], rng),
+    "joblib": lambda content, rng, _: altered_bytes(content, [content], rng),
     "toml": _toml,
     "zip": _pack,
 }

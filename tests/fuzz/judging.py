@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import os
 import shutil
 import sys
 import time
@@ -17,6 +18,7 @@ from unittest.mock import patch
 
 import numpy as np
 from copies import Ended, in_a_copy
+from hostile_tables import judged
 from valid_files import people, table_for
 
 from evenhand.cli import main
@@ -25,7 +27,7 @@ from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
 from evenhand.models.files.skops import TRUSTED
 
-__all__ = ["SECONDS", "emptied", "judge_command", "judge_models"]
+__all__ = ["SECONDS", "emptied", "judge_command", "judge_models", "judge_table"]
 
 SECONDS = 60.0
 _TOLERANCE = 1e-4  # of a probability: libraries add leaves in float32
@@ -75,6 +77,18 @@ def judge_command(words: list[str], codes: tuple[int, ...], canary: Path, *, is_
     return _verdict(ended, canary)
 
 
+def judge_table(kind: str, given: str, canary: Path) -> dict[str, Any]:
+    """Read a damaged table in every way, or open a damaged template."""
+
+    def look() -> dict[str, Any]:
+        seen = _watched()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return judged(kind, given) | {"ran": seen}
+
+    return _verdict(in_a_copy(look, SECONDS), canary)
+
+
 def _verdict(ended: Ended, canary: Path) -> dict[str, Any]:
     found: dict[str, Any] = {"seconds": round(ended.seconds, 3), "mb": ended.peak >> 20}
     if canary.exists() or (ended.answer or {}).get("ran"):
@@ -91,10 +105,13 @@ def _verdict(ended: Ended, canary: Path) -> dict[str, Any]:
 def _watched() -> list[str]:
     """What would run code of a file's choosing, as Python tells of it from now on; once in each copy."""
     seen: list[str] = []
+    here = os.getpid()
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         if event.startswith(_RUNS_CODE) and len(seen) < 9:
             seen.append(f"{event} {arguments!r}"[:200])
+            if os.getpid() != here and not event.startswith("ctypes"):  # a copy of the copy, which tells nobody
+                Path(os.environ["EVENHAND_CANARY"]).write_text(seen[-1])
 
     sys.addaudithook(hook)
     return seen

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import pickle
+import subprocess
 import sys
 import warnings
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from hostile_tables import write_tables
 
 __all__ = ["COLUMNS", "make_files", "people", "table_for"]
 
@@ -65,6 +67,7 @@ def make_files(folder: Path) -> None:
     table.to_csv(folder / "people.csv", index=False)
     (folder / "audit.toml").write_text(_PLAN)
     _audits(folder, X, y, group)
+    write_tables(folder)
 
 
 def _models(folder: Path, X: pd.DataFrame, y: np.ndarray, group: np.ndarray) -> None:
@@ -143,6 +146,9 @@ def _audits(folder: Path, X: pd.DataFrame, y: np.ndarray, group: np.ndarray) -> 
             )
         result.to_json(folder / f"{name}_audit.json")
     result.to_pack(folder / "audit_pack.zip")
+    words = ["audit", "people.csv", "--config", "audit.toml", "--pack", "--out", "packed"]
+    subprocess.run([sys.executable, "-m", "evenhand", *words], cwd=folder, check=True, stdout=subprocess.DEVNULL)
+    (folder / "packed" / "pack.zip").rename(folder / "settings_pack.zip")
 
 
 if __name__ == "__main__":

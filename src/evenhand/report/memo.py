@@ -96,23 +96,29 @@ def open_word(template: str | os.PathLike[str] | None = None) -> WordDocument:
         document = docx.Document(io.BytesIO(content))
         _add_missing_styles(document, _with_house_look(docx.Document()))
         _end_body(document)
-        links = _outside_links(document)
+        active = _active_content(document)
     except Exception:  # python-docx and lxml raise many kinds of errors on missing or invalid parts
         raise _not_a_template(path) from None
-    if links:
+    if active:
         raise InvalidInputError(
-            f"The template {str(path)!r} loads {links[0]!r} whenever it is opened, and so would the memo: break the "
-            "link in Word, or insert the content."
+            f"The template {str(path)!r} {active[0]}, and so would the memo: remove it in Word, or insert the content."
         )
     return WordDocument(document)
 
 
-def _outside_links(document: Any) -> list[str]:
-    """What Word would load from elsewhere as it opens a document; the link to its own template is removed.
+# Fields and parts of a document that load, start or run something else.
+_ACTIVE_FIELD = re.compile(
+    r"\s*(DDE|DDEAUTO|INCLUDE|INCLUDEPICTURE|INCLUDETEXT|IMPORT|LINK|DATABASE|RD)\b", re.IGNORECASE
+)
+_ACTIVE_PARTS = ("oleObject", "control", "aFChunk")
+
+
+def _active_content(document: Any) -> list[str]:
+    """What Word would load or start as it opens a document; the link to its own template is removed.
 
     Hyperlinks are not among them: they lead somewhere only if someone follows them.
     """
-    links = []
+    found = []
     for part in (document.part.package, *document.part.package.iter_parts()):
         for key, link in list(part.rels.items()):
             kind = link.reltype.rpartition("/")[2]
@@ -121,8 +127,32 @@ def _outside_links(document: Any) -> list[str]:
                 for element in part.element.findall(_element("w:attachedTemplate").tag):
                     part.element.remove(element)
             elif link.is_external and kind != "hyperlink":
-                links.append(str(link.target_ref))
-    return links
+                found.append(f"loads {str(link.target_ref)!r} whenever it is opened")
+            elif kind in _ACTIVE_PARTS:
+                found.append(f"holds an embedded object ({kind})")
+        fields = _fields(part.blob) if str(getattr(part, "partname", "")).endswith(".xml") else ()
+        found += [
+            f"runs the field {code.strip()!r} whenever it is opened" for code in fields if _ACTIVE_FIELD.match(code)
+        ]
+    return found
+
+
+def _fields(content: bytes) -> Iterator[str]:
+    """The codes of fields, such as PAGE, which Word may store in several pieces."""
+    parse = optional_module("docx.oxml", "The memo", "python-docx", "word").parse_xml
+    held = [""]
+    for element in parse(content).iter():
+        kind = str(element.tag).rpartition("}")[2]
+        values = {str(name).rpartition("}")[2]: value for name, value in element.attrib.items()}
+        if kind == "fldSimple":
+            yield values.get("instr", "")
+        elif kind in ("instrText", "delInstrText"):
+            held[-1] += element.text or ""
+        elif kind == "fldChar" and values.get("fldCharType") == "begin":
+            held.append("")
+        elif kind == "fldChar" and values.get("fldCharType") == "end" and len(held) > 1:
+            yield held.pop()
+    yield from held
 
 
 def _as_document(path: Path, archive: Archive) -> bytes:

@@ -110,13 +110,13 @@ def named(header: Sequence[str]) -> list[str]:
 
 @contextmanager
 def reading(where: str) -> Iterator[None]:
-    """Turn any error of a reader into a sentence with the file's name; operating system errors pass unchanged."""
+    """Turn any error of a reader into a sentence with the file's name, unless the system names a file itself."""
     try:
         yield
     except EvenhandError:
         raise
     except Exception as error:
-        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, pa.ArrowException):
+        if isinstance(error, OSError) and error.filename is not None:
             raise
         raise DataFileError(f"{where} cannot be read: {first_line(error)}.") from error
 
