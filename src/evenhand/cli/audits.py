@@ -247,15 +247,26 @@ def audit(
         shown = ", ".join(f"--{name.replace('_', '-')}" for name in only_streamed)
         raise InvalidInputError(f"{shown} only applies to an audit in batches: add --stream.")
     people = named_table(data, plan, out if in_batches else None)
-    if plan.scheduler is not None and not plan.scheduler.startswith("local"):
-        from evenhand.inputs.tables.raw import shown as without_secrets
-
-        say(f"Rows are sent to {without_secrets(plan.scheduler.partition(';')[0])}.")
+    if place := _sent_to(plan):
+        say(f"Rows are sent to {place}.")
     result = stream_table(people, plan, out) if in_batches else audit_table(people, plan)
     crossed = crossed_gates(gates, result.to_dict())
     show_and_write(result, out, _further_outputs(result, read_in(people, out), plan))
     say(f"Run time: {time.perf_counter() - begun:.1f} s")
     _fail_if(crossed)
+
+
+def _sent_to(plan: AuditPlan) -> str:
+    """The machine or cluster that rows are sent to, without secrets; empty if they stay on this machine."""
+    if plan.scheduler is not None:
+        from evenhand.inputs.tables.raw import shown
+
+        return "" if plan.scheduler.startswith("local") else shown(plan.scheduler.partition(";")[0])
+    if plan.engine != "spark":
+        return ""
+    from evenhand.auditing.streaming.engines.spark import destination
+
+    return destination(None)  # of Spark's own configuration
 
 
 @options_of(AuditPlan)

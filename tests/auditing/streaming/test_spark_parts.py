@@ -36,10 +36,10 @@ class _Rows:
     def mapInArrow(self, function, _schema):  # noqa: N802
         return _Rows(self.error, function)
 
-    def collect(self):
+    def toArrow(self):  # noqa: N802
         if self.error is not None:
             raise self.error
-        return pa.Table.from_batches(list(self.function(iter([PLACES])))).to_pylist()
+        return pa.Table.from_batches(list(self.function(iter([PLACES]))))
 
 
 def _landmarks(folder):
@@ -76,7 +76,7 @@ def test_executors_with_a_different_version_or_without_the_package_are_refused(t
     for version in ("0.0.1", "none (No module named 'torch')"):
         session = _Rows()
         session.mapInArrow = lambda _function, _schema, v=version: SimpleNamespace(
-            collect=lambda: [{"version": v, "sees": True}]
+            toArrow=lambda: pa.Table.from_pylist([{"version": v, "sees": True}])
         )
         with pytest.raises(InvalidInputError) as told:
             spark._look_around(session, _landmarks(tmp_path))
@@ -115,13 +115,13 @@ class _Waiting(_Rows):
     def mapInArrow(self, _function, _schema):  # noqa: N802
         return self
 
-    def collect(self):
+    def toArrow(self):  # noqa: N802
         (self.folder / "batches").mkdir()
         (self.folder / "batches" / "000000.npz").touch()
         begun = threading.Event()
         while not (self.folder / "stop").exists():
             begun.wait(0.01)
-        return []
+        return pa.table({})
 
 
 def test_an_interrupted_audit_tells_executors_to_begin_no_further_batch(tmp_path, monkeypatch):

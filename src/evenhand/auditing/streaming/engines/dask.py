@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from itertools import islice
+from pickle import UnpicklingError
 from typing import Any
 
-from evenhand.auditing.streaming.engines.local import BatchWork, on_worker
+from evenhand.auditing.streaming.engines.local import BatchWork, as_data, from_data, on_worker
 from evenhand.auditing.streaming.source import Batch
 from evenhand.exceptions import EvenhandError, InvalidInputError, StreamError, first_line
 from evenhand.system.libraries import optional_module
@@ -18,6 +21,7 @@ _IN_FLIGHT_PER_THREAD = 2
 _CONNECT_SECONDS = "10s"
 _WORKER_SECONDS = 60
 _MOST_IDLE_ROUNDS = 3
+_POLL_SECONDS = 0.02
 
 
 def run_on_dask(
@@ -47,7 +51,8 @@ def run_on_dask(
     """
     left = {batch.number: batch for batch in batches}
     n_idle = 0
-    with _dask_client(scheduler, n_workers) as (distributed, client):
+    distributed = optional_module("distributed", "`engine='dask'`", "Dask", "dask")
+    with _only_data(distributed, scheduler), _dask_client(distributed, scheduler, n_workers) as client:
         lost = (distributed.CancelledError, distributed.comm.CommClosedError, OSError, TimeoutError)
         while left:
             n_before = len(left)
@@ -60,6 +65,11 @@ def run_on_dask(
                     f"A batch crashed several Dask workers in a row ({error.last_worker}); give the "
                     "workers more memory, or lower `batch_rows` (--batch-rows)."
                 ) from error
+            except UnpicklingError as error:
+                raise StreamError(
+                    f"The Dask cluster at {scheduler} answered with something other than data ({error}), which was not "
+                    "kept; use a cluster that you trust."
+                ) from error
             except lost as error:
                 if isinstance(error, EvenhandError):
                     raise
@@ -70,6 +80,13 @@ def run_on_dask(
                         f"The connection to the Dask scheduler {scheduler or 'of this machine'} broke "
                         f"({type(error).__name__}); continue with `resume=True` (--resume) once it is back."
                     ) from error
+            except EvenhandError:
+                raise
+            except Exception as error:  # raised on a worker, outside of the audit of a batch
+                raise StreamError(
+                    f"A Dask worker failed ({type(error).__name__}: {first_line(error)}); continue with `resume=True` "
+                    "(--resume)."
+                ) from error
     return "Dask"
 
 
@@ -89,24 +106,87 @@ def _kept(
                 # Rows travel with the task, so that a task can be sent again if its worker is lost.
                 warnings.filterwarnings("ignore", "Sending large graph")
                 if is_local:
-                    future = client.submit(on_worker, BatchWork.audit, shared, batch, pure=False)
+                    future = client.submit(_answer, BatchWork.audit, shared, batch, pure=False)
                 else:
                     rows = work.rows(batch), work.source.where(batch)
-                    future = client.submit(on_worker, BatchWork.audited, shared, batch, *rows, pure=False)
+                    future = client.submit(_answer, BatchWork.audited, shared, batch, *rows, pure=False)
             batch_of[future.key] = batch
             running.add(future)
 
     submit(_IN_FLIGHT_PER_THREAD * max(1, n_threads))
-    for future in running:
-        files = future.result()
-        future.release()
-        if isinstance(files, Exception):
-            raise files
-        batch = batch_of.pop(future.key)
-        if files is not None:
-            work.keep(batch, files)
-        yield batch
-        submit(1)
+    while running.count():
+        done = running.next_batch(block=False)
+        if _refused:  # an answer, or something else that Dask would have unpickled: then there may be no answer
+            raise UnpicklingError(_refused[0])
+        if not done:
+            time.sleep(_POLL_SECONDS)
+        for future in done:
+            files = from_data(future.result())
+            future.release()
+            batch = batch_of.pop(future.key)
+            if not is_local:
+                work.keep(batch, files)
+            yield batch
+            submit(1)
+
+
+def _answer(function: Callable[..., Any], *given: Any) -> bytes:
+    """On a worker: the output of a batch, or its error, as data."""
+    return as_data(on_worker(function, *given))
+
+
+# Plain types, and what an error with its traceback is made of.
+_PLAIN = {
+    *(f"builtins.{name}" for name in ("bytes", "bytearray", "str", "int", "float", "complex", "bool")),
+    *(f"builtins.{name}" for name in ("list", "tuple", "dict", "set", "frozenset")),
+    *(f"tblib.{name}" for name in ("Code", "Frame", "Traceback")),
+    *(f"tblib.pickling_support.unpickle_{what}" for what in ("traceback", "exception", "exception_with_attrs")),
+}
+_guarded = 0
+_is_watching = False
+_refused: list[str] = []
+
+
+@contextmanager
+def _only_data(distributed: Any, scheduler: str | None) -> Iterator[None]:
+    """Let Dask unpickle plain types and errors only, whatever a cluster sends that this process did not start.
+
+    Dask's protocol has pickles in many places: results, errors, warnings, messages of the scheduler. All of them name
+    what they call, and Python tells of each name before it is looked up.
+    """
+    global _guarded, _is_watching
+    is_ours = scheduler is None or any(getattr(distributed.Scheduler, "_instances", ()))
+    if not _is_watching and not is_ours:
+        sys.addaudithook(_refuse_objects)  # for good: a hook cannot be removed
+        _is_watching = True
+    _guarded += not is_ours
+    _refused.clear()
+    try:
+        yield
+    finally:
+        _guarded -= not is_ours
+
+
+def _refuse_objects(event: str, names: tuple[Any, ...]) -> None:
+    if event != "pickle.find_class" or not _guarded:
+        return
+    module, name = names
+    known = getattr(sys.modules.get(module), name, None)
+    is_error = isinstance(known, type) and issubclass(known, BaseException)
+    if is_error or f"{module}.{name}" in _PLAIN or not _is_of_dask():
+        return
+    _refused.append(f"{module}.{name} is neither plain data nor an error")
+    raise UnpicklingError(_refused[-1])
+
+
+def _is_of_dask() -> bool:
+    """Whether Dask unpickles: other threads of this process may do so meanwhile."""
+    frame = sys._getframe()
+    while frame is not None:
+        if str(frame.f_globals.get("__name__")).startswith("distributed."):
+            return True
+        frame = frame.f_back  # type: ignore[assignment]
+    return False
 
 
 def _has_workers(client: Any) -> bool:
@@ -121,8 +201,7 @@ def _has_workers(client: Any) -> bool:
 
 
 @contextmanager
-def _dask_client(scheduler: str | None, n_workers: int) -> Iterator[tuple[Any, Any]]:
-    distributed = optional_module("distributed", "`engine='dask'`", "Dask", "dask")
+def _dask_client(distributed: Any, scheduler: str | None, n_workers: int) -> Iterator[Any]:
     cluster = None
     try:
         if scheduler is None:
@@ -141,7 +220,7 @@ def _dask_client(scheduler: str | None, n_workers: int) -> Iterator[tuple[Any, A
             "(--scheduler) to use this machine."
         ) from error
     try:
-        yield distributed, client
+        yield client
     finally:
         client.close()
         if cluster is not None:

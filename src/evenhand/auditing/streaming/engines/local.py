@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,10 +10,11 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExec
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 import pyarrow as pa
+from pyarrow import ipc
 
 from evenhand.arrays import Ints, person_hash
 from evenhand.auditing.batch import audit_batch
@@ -24,7 +26,7 @@ from evenhand.auditing.streaming.source import Batch, Source
 from evenhand.auditing.streaming.store import BatchFiles, Store, encode_batch, writing
 from evenhand.exceptions import EvenhandError, InvalidInputError, InvalidTypeError, StreamError, first_line
 from evenhand.inputs.people import Columns
-from evenhand.system.processes import Parcel, Workers, parcel
+from evenhand.system.processes import Parcel, Workers, described, error_of, parcel
 from evenhand.system.processes import opened as opened_parcel
 from evenhand.system.threads import MOST_THREADS, keep_freed_memory, on_this_core, one_thread_each
 
@@ -145,6 +147,44 @@ def on_worker(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T 
     keep_freed_memory()
     with one_thread_each():
         return attempt(function, *args, **kwargs)
+
+
+_CONTENT = pa.schema([("name", pa.string()), ("content", pa.large_binary())])
+_ERROR = ""  # in place of the name of a file
+
+
+def as_data(answer: BatchFiles | Exception | None) -> bytes:
+    """The files of a batch, or an error, as bytes that no one has to unpickle; None is a batch without files."""
+    files: Mapping[str, pa.Buffer | bytes] = answer if isinstance(answer, Mapping) else {}
+    if isinstance(answer, Exception):
+        files = {_ERROR: json.dumps(described(answer)).encode()}
+    sink = pa.BufferOutputStream()
+    with ipc.new_stream(sink, _CONTENT) as stream:
+        for name, content in files.items():
+            stream.write_batch(pa.record_batch([[name], [bytes(content)]], schema=_CONTENT))
+    return bytes(sink.getvalue())
+
+
+def from_data(answer: Any) -> dict[str, pa.Buffer]:
+    """The files that another process or machine sent.
+
+    Raises
+    ------
+    EvenhandError, OSError, RuntimeError
+        The error that it sent instead.
+    StreamError
+        If it sent something else.
+    """
+    try:
+        with ipc.open_stream(answer) as stream:
+            rows = [(batch[0][0].as_py(), batch[1][0].as_buffer()) for batch in stream if stream.schema == _CONTENT]
+        files = dict(rows)
+        error = error_of(json.loads(files[_ERROR].to_pybytes())) if _ERROR in files else None
+    except Exception as damage:  # of Arrow and JSON
+        raise StreamError("A worker answered with something other than data; nothing of it was kept.") from damage
+    if error is not None:
+        raise error
+    return files
 
 
 def collect(futures: Sequence[Future[Exception | None]], advance: Callable[[], None]) -> None:

@@ -93,6 +93,14 @@ def spark_session(address: str | None) -> Any:
     return session
 
 
+def destination(scheduler: str | None) -> str:
+    """Where the active session, or else a new one, sends rows; empty if that is this machine."""
+    session = spark_session(scheduler)
+    server = getattr(session, "_client", None)  # of Spark Connect
+    place = str(server.host if server is not None else session.sparkContext.master)
+    return "" if place.startswith("local") or place == "127.0.0.1" else place
+
+
 def _started(builder: Any, address: str | None) -> Any:
     if address is not None and address.startswith("sc://"):
         parts, server = urlsplit(address), address.partition(";")[0]  # a token may follow
@@ -327,7 +335,7 @@ def _look_around(session: Any, landmarks: Landmarks) -> tuple[int, bool]:
         If they do not answer.
     """
     try:
-        sights = session.range(0, _LOOKING_ROWS).mapInArrow(looking_for(landmarks), SIGHTS).collect()
+        sights = session.range(0, _LOOKING_ROWS).mapInArrow(looking_for(landmarks), SIGHTS).toArrow().to_pylist()
     except Exception as error:  # of PySpark, Java and gRPC alike
         raise StreamError(f"Spark's executors do not run Python ({reason(error)}).") from error
     versions = sorted({row["version"] for row in sights} - {__version__})
@@ -390,7 +398,7 @@ class _Run:
                 stream.write_table(table)
             task = replace(task, rows=sink.getvalue().to_pybytes(), where=self.work.source.where(batches[0]))
         try:
-            rows = self.session.range(0, n, 1, n).mapInArrow(task.answers, ANSWERS).collect()
+            rows = self.session.range(0, n, 1, n).mapInArrow(task.answers, ANSWERS).toArrow().to_pylist()
         except Exception as error:  # of PySpark, Java and gRPC alike
             if any(words in str(error) for words in _LOST):
                 return error
