@@ -139,9 +139,10 @@ def _active_content(document: Any) -> list[str]:
 
 def _fields(content: bytes) -> Iterator[str]:
     """The codes of fields, such as PAGE, which Word may store in several pieces."""
-    parse = optional_module("docx.oxml", "The memo", "python-docx", "word").parse_xml
+    from docx.oxml import parse_xml
+
     held = [""]
-    for element in parse(content).iter():
+    for element in parse_xml(content).iter():
         kind = str(element.tag).rpartition("}")[2]
         values = {str(name).rpartition("}")[2]: value for name, value in element.attrib.items()}
         if kind == "fldSimple":
