@@ -1,7 +1,6 @@
 """What is written is for its owner, and what was audited is what the hashes say."""
 
 import os
-import sys
 
 import numpy as np
 import pandas as pd
@@ -9,7 +8,6 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
-from evenhand import cli
 from evenhand.exceptions import DataFileError
 from evenhand.system.files import write_atomically, write_text, written_together
 
@@ -45,30 +43,8 @@ def people(tmp_path):
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"income": rng.normal(size=300), "debt": rng.normal(size=300), "sex": list("fm") * 150})
     table["paid"] = (table["income"] - table["debt"] + rng.normal(size=300) > 0).astype(int)
-    table.to_csv(tmp_path / "people.csv", index=False)
     table.to_parquet(tmp_path / "people.parquet")
     return table
-
-
-def test_a_file_that_changes_while_it_is_audited_is_refused(people, tmp_path, monkeypatch, capsys):
-    from evenhand.cli import jobs
-
-    file, scores = tmp_path / "people.csv", tmp_path / "out"
-    audited = jobs._fit_and_audit
-
-    def meanwhile(*given, **options):
-        with file.open("a") as opened:
-            opened.write("9,9,f,1\n")
-        return audited(*given, **options)
-
-    monkeypatch.setattr(jobs, "_fit_and_audit", meanwhile)
-    words = ["--label", "paid", "--group", "sex", "--financial", "income,debt", "--no-evidence", "--out", scores]
-    monkeypatch.setattr(sys, "argv", ["evenhand", "audit", str(file), *map(str, words)])
-    with pytest.raises(SystemExit) as ended:
-        cli.main()
-    assert ended.value.code == 2
-    assert "changed while it was read; start again." in capsys.readouterr().err
-    assert not (scores / "audit.json").exists()
 
 
 def test_a_source_that_changes_while_it_is_streamed_is_refused(people, tmp_path, monkeypatch):

@@ -271,6 +271,7 @@ def name_of_input(given: Any) -> str:
     """
     name: str = os.fspath(given) if isinstance(given, (str, os.PathLike)) else given.name
     if is_near(name):
-        return Path(name).resolve().name
+        last = Path(name).name
+        return last if last not in ("", "..") else Path(name).resolve().name
     name = shown(name)
     return name.partition("?")[0].rstrip("/").rpartition("/")[2] or name
