@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from evenhand.auditing.audit import audit, sensitivity
     from evenhand.auditing.checking import CheckResult, check
     from evenhand.auditing.given import audit_given
-    from evenhand.auditing.history import Change, Comparison, History, Monitoring, compare_audits, monitor, read_history
+    from evenhand.auditing.history import (
+        Change,
+        Comparison,
+        History,
+        Monitoring,
+        compare_audits,
+        monitor,
+        read_history,
+        read_result,
+    )
     from evenhand.auditing.options import AuditOptions, SegmentThresholds, StreamOptions
     from evenhand.auditing.pack import Verification, verify_pack
     from evenhand.auditing.regressions import Regressions, regressions
@@ -83,6 +92,7 @@ __all__ = [
     "match_pairs",
     "monitor",
     "read_history",
+    "read_result",
     "read_table",
     "regressions",
     "search",
@@ -99,7 +109,7 @@ _HOME = {
         "auditing.audit": "audit sensitivity",
         "auditing.checking": "CheckResult check",
         "auditing.given": "audit_given",
-        "auditing.history": "Change Comparison History Monitoring compare_audits monitor read_history",
+        "auditing.history": "Change Comparison History Monitoring compare_audits monitor read_history read_result",
         "auditing.options": "AuditOptions SegmentThresholds StreamOptions",
         "auditing.pack": "Verification verify_pack",
         "auditing.regressions": "Regressions regressions",

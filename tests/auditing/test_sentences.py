@@ -26,6 +26,14 @@ def test_the_sentences_of_audits_are_those_written_down(audits, snapshot):
     snapshot("sentences.json", {name: list(sentences_of(audits(name).to_dict())) for name in NAMES})
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_the_numbers_of_the_json_give_the_same_sentences(audits, name, tmp_path):
+    """With new labels, `read_result` writes the sentences anew, from a file that has null for NaN and infinity."""
+    audits(name).to_json(tmp_path / "audit.json")
+    read = eh.read_result(tmp_path / "audit.json", labels={"no such column": "anything"})
+    assert list(sentences_of(read.to_dict())) == list(sentences_of(audits(name).to_dict()))
+
+
 @pytest.mark.filterwarnings("ignore::evenhand.EvenhandWarning")
 def test_the_sentences_of_comparisons_are_those_written_down(audits, snapshot):
     pairs = {

@@ -27,6 +27,7 @@ from evenhand.report.formatting import (
     people_of,
     percent,
 )
+from evenhand.report.labels import Labels
 from evenhand.report.section import number
 
 Data = Mapping[str, Any]
@@ -719,3 +720,20 @@ def verdict(summary: Mapping[str, Any], findings: Sequence[Finding]) -> Verdict:
         limits=limits,
         is_constant=is_constant,
     )
+
+
+def with_words(summary: Data, report: Data) -> dict[str, Any]:
+    """A summary and its findings with the verdict and all sentences in the words of a report (`ReportOptions`).
+
+    Names in the data stay as they are.
+    """
+    labels = report.get("labels", {})
+    shown = Labels.of(labels, summary).summary(summary)
+    found = findings_of(shown)
+    words = {one.key: {"headline": one.headline, "sentence": one.sentence} for one in found}
+    return {
+        **summary,
+        **({"report": dict(report)} if report else {}),
+        "findings": [{**one, **words[one["key"]]} for one in summary["findings"]],
+        "verdict": verdict(shown, found).to_dict(),
+    }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +104,8 @@ def finish(
         matching=matching,
         evidence=evidence,
         proxies=screen,
-        settings=asdict(settings),
+        settings=settings.of_metrics,
+        report=settings.report,
         provenance=provenance,
         warnings=(*reservations, *(weighting.reservations() if weighting else ()), *notes),
         pair_metrics=pairs,

@@ -9,7 +9,7 @@ import math
 import os
 from collections.abc import Mapping
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
@@ -83,6 +83,7 @@ Engine = Literal["local", "threads", "processes", "dask", "spark"]
 Favorable = Literal["high", "low"]
 Ties = Literal["content", "row"]
 ReasonMapLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
+LabelsLike: TypeAlias = str | os.PathLike[str] | Mapping[str, Any]
 FindingKey = Literal["score_gap", "inputs", "weighing", "excess"]
 """The four findings of an audit."""
 
@@ -91,8 +92,59 @@ _LIMITS = "`limits` (--limit)"
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditOptions:
+class ReportOptions:
+    """What an audit is called in everything written from it; no metric depends on it.
+
+    Attributes
+    ----------
+    title
+        Title of report and memo; by default it names the model.
+    model_name, model_version, owner, period
+        The model as you call it, who owns it, and the time that the people are from.
+    labels
+        Your words for columns, groups and values: ``{"PAY_6": "payment status in April", "SEX=1": "men"}``. Or the path
+        of a table of two columns, or of a TOML file with a table ``[labels]``. In the JSON, names stay as they are.
+    """
+
+    title: str | None = option(None, "Title of report and memo; by default it names the model.")
+    model_name: str | None = option(None, "Name of the model in report, workbook and memo.")
+    model_version: str | None = option(None, "Its version.")
+    owner: str | None = option(None, "Who owns the model.")
+    period: str | None = option(None, "The time that the people are from, such as 'April to June 2026'.")
+    labels: LabelsLike | None = option(
+        None,
+        "File with your words for columns, groups and values (PAY_6, SEX=1): TOML with a table [labels], or a table of "
+        "two columns.",
+    )
+
+    def __post_init__(self) -> None:
+        for name in ("title", "model_name", "model_version", "owner", "period"):
+            value = getattr(self, name)
+            if value is not None and (not isinstance(value, str) or not value.strip()):
+                raise InvalidInputError(f"{_named(name)} must be a text, got {value!r}.")
+        if self.labels is not None:
+            from evenhand.report.labels import read_labels  # imports pandas, which --help does not wait for
+
+            object.__setattr__(self, "labels", read_labels(self.labels))
+
+    @property
+    def report(self) -> dict[str, Any]:
+        """What the report calls things, as far as it is given."""
+        named = {field.name: getattr(self, field.name) for field in fields(ReportOptions)}
+        return {name: value for name, value in named.items() if value}
+
+    @property
+    def of_metrics(self) -> dict[str, Any]:
+        """All other options, as plain data."""
+        named = {field.name for field in fields(ReportOptions)}
+        return {name: value for name, value in asdict(self).items() if name not in named}
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditOptions(ReportOptions):
     """Options of an audit: `options=` of `audit`, `audit_given` and `audit_stream`, and the keys of a TOML file.
+
+    It also has those of `ReportOptions`.
 
     Attributes
     ----------
@@ -223,6 +275,7 @@ class AuditOptions:
     n_reasons: int = option(4, "Largest number of reasons given to a declined person.")
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _check_counts(self, "n_steps", "n_permutations", "n_reasons")
         if not isinstance(self.sampling_error, (int, float)) or not 0 < self.sampling_error < 1:
             raise InvalidInputError(

@@ -20,12 +20,13 @@ from numpy.typing import NDArray
 from rich.console import Console, RenderableType
 
 from evenhand.auditing.evidence import Evidence
-from evenhand.auditing.findings import findings_of, verdict
+from evenhand.auditing.findings import findings_of, with_words
 from evenhand.auditing.pack import ARTIFACTS, log_audit, write_pack
 from evenhand.auditing.reasons import Reasons
 from evenhand.auditing.regressions import Regressions
 from evenhand.auditing.sample import (
     MAX_PAIRS,
+    LabeledPairs,
     PairSample,
     PairsInMemory,
     PairSource,
@@ -44,8 +45,10 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.proxies import ProxyScreen
 from evenhand.report.explorer import pairs_to_show
+from evenhand.report.labels import Labels
+from evenhand.report.markdown import audit_markdown
 from evenhand.report.memo import write_memo
-from evenhand.report.page import audit_card, audit_page, summary_records
+from evenhand.report.page import ShownReport, audit_card, audit_page, summary_records
 from evenhand.report.plots import Plots
 from evenhand.report.section import number, sheets_of
 from evenhand.report.tables import Table, frame_of, name_in_code
@@ -55,8 +58,151 @@ from evenhand.report.workbook import write_workbook
 from evenhand.system.files import time_of_writing, write_atomically, write_text
 
 
+class AuditReport:
+    """An audit as numbers and words, and everything that is written from them: what `read_result` returns.
+
+    Tables, charts and memo are those of the run. People are not in the JSON, so there are no pairs, applicants to
+    review, cases and reasons by person; the page and the workbook say so.
+    """
+
+    @cached_property
+    def _summary(self) -> Mapping[str, Any]:
+        """What every output is made from; never changed."""
+        raise NotImplementedError
+
+    @cached_property
+    def _labels(self) -> Labels:
+        return Labels.of(self._summary.get("report", {}).get("labels", {}), self._summary)
+
+    @cached_property
+    def _shown(self) -> Mapping[str, Any]:
+        """The summary in the user's words."""
+        return self._labels.summary(self._summary)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything except the pairs as plain data; a metric that could not be estimated is NaN with a note."""
+        return copy.deepcopy(dict(self._summary))
+
+    def summary(self) -> pd.DataFrame:
+        """The metrics of the audit, as a table with columns metric, value, ci_low, ci_high, note."""
+        rows = [
+            (row["metric"], number(row["value"]), number(row["low"]), number(row["high"]), row["note"])
+            for row in summary_records(self._summary, SECTIONS)
+        ]
+        return pd.DataFrame(rows, columns=["metric", "value", "ci_low", "ci_high", "note"])
+
+    @cached_property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The tables of the workbook as frames, by name: "approvals", "errors", "score_gap", "features", "balance".
+
+        An estimate has three columns, such as approval_rate, approval_rate_low and approval_rate_high. A table without
+        rows, because it was not asked for or cannot be found from what was given, is absent.
+        """
+        tables = [table for table in sheets_of(self._summary, SECTIONS) if table.records]
+        return {table.key or name_in_code(table.name): frame_of(table) for table in tables}
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """The four findings, strongest first: key, question, answer, estimate, low, high, unit, p-values, sentence."""
+        first = ["key", "question", "answer", "estimate", "low", "high"]
+        rest = ["unit", "p_value", "p_adjusted", "limit", "within_limit", "sentence"]
+        rows = [{**one, "low": one["ci"][0], "high": one["ci"][1]} for one in self._summary["findings"]]
+        return pd.DataFrame(rows, columns=[*first, *rest])
+
+    def to_json(self, path: str | os.PathLike[str]) -> None:
+        """Write `to_dict` and the time as JSON, completely or not at all; a missing number is null."""
+        schema, *rest = self._summary.items()
+        write_json(dict([schema, ("created", time_of_writing().isoformat(timespec="seconds")), *rest]), path)
+
+    def to_html(self, path: str | os.PathLike[str], *, title: str | None = None, pairs_file: str | None = None) -> None:
+        """Write the report as one HTML file that needs no network, completely or not at all.
+
+        Parameters
+        ----------
+        path
+            Path of the file.
+        title
+            Title of the page; by default that of the audit, or else it names the model.
+        pairs_file
+            Name of the file of `to_parquet`, if it is in the same folder as the page.
+        """
+        write_text(path, self._page(title, pairs_file))
+
+    def _page(self, title: str | None = None, pairs_file: str | None = None) -> str:
+        return audit_page(self._shown, SECTIONS, title=title)
+
+    def show(self, height: int = 900) -> ShownReport:
+        """The report inside a notebook, without a network.
+
+        Parameters
+        ----------
+        height
+            Height in pixels.
+        """
+        return ShownReport(self._page(), height)
+
+    def to_markdown(self, path: str | os.PathLike[str] | None = None) -> str:
+        """The front page with the score gap by input and the approvals as Markdown, for model cards and pull requests.
+
+        Parameters
+        ----------
+        path
+            File to write, completely or not at all; None for none.
+        """
+        text = audit_markdown(self._shown, SECTIONS)
+        if path is not None:
+            write_text(path, text)
+        return text
+
+    def to_excel(self, path: str | os.PathLike[str]) -> None:
+        """Write the metrics and tables as an Excel workbook, completely or not at all; needs the extra `excel`.
+
+        Pairs are listed up to the row limit of a sheet; if there are more, those with the strongest evidence.
+        """
+        write_workbook(self._shown, SECTIONS, path)
+
+    def to_word(self, path: str | os.PathLike[str], *, template: str | os.PathLike[str] | None = None) -> None:
+        """Write the audit as an editable Word memo, completely or not at all; needs the extra `word`.
+
+        Parameters
+        ----------
+        path
+            Path of the file.
+        template
+            Your own Word file, .docx or .dotx without macros: its text comes first, and its styles, headers and footers
+            are kept.
+        """
+        write_memo(self._shown, SECTIONS, path, template=template)
+
+    @property
+    def plot(self) -> Plots:
+        """Charts of the result by name, such as `result.plot.regimes()`; notebooks show them, and they can be saved."""
+        return Plots(self._shown, self._sample_of, CHARTS)
+
+    def _sample_of(self, person: int) -> dict[str, Any]:
+        raise InvalidInputError("A result that was read from a file has no people: draw the pair where it was audited.")
+
+    def _repr_html_(self) -> str:
+        """A card for notebooks with the answers and the warnings."""
+        return audit_card(self._shown)
+
+    def __repr__(self) -> str:
+        data = self._summary
+        return f"{type(self).__name__}({data['data']['n_people']} people, {data['verdict']['headline']!r})"
+
+    def __str__(self) -> str:
+        """The summary as plain text."""
+        console = Console(file=io.StringIO(), width=120, record=True)
+        console.print(self)
+        return console.export_text().rstrip()
+
+    def __rich__(self) -> RenderableType:
+        """The summary for a terminal."""
+        return terminal_summary(self._shown, SECTIONS)
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class AuditResult:
+class AuditResult(AuditReport):
     """Result of `audit` and of `audit_stream`.
 
     Attributes
@@ -100,6 +246,8 @@ class AuditResult:
         Reasons of declined people: how often each is given to which group, and how many comparable people share.
     sections
         What further sections computed, by their keys in the summary.
+    report
+        What the report calls things, as far as it is given: see `ReportOptions`.
     """
 
     features: pd.DataFrame
@@ -120,6 +268,7 @@ class AuditResult:
     drawn_groups: Mapping[str, Any] | None = None
     reason_codes: Reasons | None = None
     sections: Mapping[str, Any] = field(default_factory=dict)
+    report: Mapping[str, Any] = field(default_factory=dict)
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -250,6 +399,11 @@ class AuditResult:
         InvalidInputError
             If there is no applicant with such an id.
         """
+        return review_of(self.source, self._sides, n, ids)
+
+    @property
+    def _sides(self) -> list[tuple[str, str]]:
+        """Two groups each, the one that is worse off first; the farthest apart come first."""
         approvals = self.outcome.approvals
         if self.evidence is not None:
             apart = {(gap.group, gap.reference): gap.decision.value for gap in self.evidence.score_gaps}
@@ -257,19 +411,10 @@ class AuditResult:
             rates = {row.group: row.approval_rate.value for row in approvals.groups}
             apart = {(name, approvals.reference): rate - rates[approvals.reference] for name, rate in rates.items()}
         known = {} if self.drawn_groups is not None else {two: gap for two, gap in apart.items() if not math.isnan(gap)}
-        sides = [two if known[two] < 0 else two[::-1] for two in sorted(known, key=lambda two: -abs(known[two]))]
-        return review_of(self.source, sides, n, ids)
+        return [two if known[two] < 0 else two[::-1] for two in sorted(known, key=lambda two: -abs(known[two]))]
 
     @cached_property
-    def _review_table(self) -> Table:
-        return review_table(self.review())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Everything except the pairs as plain data; a metric that could not be estimated is NaN with a note."""
-        return copy.deepcopy(self._summary)
-
-    @cached_property
-    def _summary(self) -> dict[str, Any]:
+    def _summary(self) -> Mapping[str, Any]:
         """What every output is made from; never changed."""
         pairs, evidence = self.pair_metrics, self.evidence
         summary: dict[str, Any] = {
@@ -299,16 +444,14 @@ class AuditResult:
             summary["scope"] = self.scope.to_dict()
         if self.regressions is not None:
             summary["regressions"] = self.regressions.to_dict()
-        findings = findings_of(summary)
-        return {
-            **summary,
+        summary |= {
             **{key: asdict(found) for key, found in self.sections.items()},
             **({} if self.stream is None else {"stream": dict(self.stream)}),
             **({} if self.weighting is None else {"weighting": asdict(self.weighting)}),
             **({} if self.drawn_groups is None else {"drawn_groups": self.drawn_groups}),
-            "findings": [finding.to_dict() for finding in findings],
-            "verdict": verdict(summary, findings).to_dict(),
         }
+        findings = [finding.to_dict() for finding in findings_of(summary)]
+        return with_words({**summary, "findings": findings}, self.report)
 
     def _cec(self) -> dict[str, Any]:
         pairs, found = self.pair_metrics, self.evidence
@@ -339,54 +482,22 @@ class AuditResult:
             }
         return metrics
 
-    def summary(self) -> pd.DataFrame:
-        """The metrics of the audit, as a table with columns metric, value, ci_low, ci_high, note."""
-        rows = [
-            (row["metric"], number(row["value"]), number(row["low"]), number(row["high"]), row["note"])
-            for row in summary_records(self._summary, SECTIONS)
-        ]
-        return pd.DataFrame(rows, columns=["metric", "value", "ci_low", "ci_high", "note"])
+    @cached_property
+    def _labeled(self) -> LabeledPairs:
+        return LabeledPairs(self.source, self._labels)
 
     @cached_property
-    def tables(self) -> dict[str, pd.DataFrame]:
-        """The tables of the workbook as frames, by name: "approvals", "errors", "score_gap", "features", "balance".
+    def _review_table(self) -> Table:
+        return review_table(review_of(self._labeled, [tuple(map(self._labels.group, two)) for two in self._sides], 25))
 
-        An estimate has three columns, such as approval_rate, approval_rate_low and approval_rate_high. A table without
-        rows, because it was not asked for or cannot be found from what was given, is absent.
-        """
-        tables = [table for table in sheets_of(self._summary, SECTIONS) if table.records]
-        return {table.key or name_in_code(table.name): frame_of(table) for table in tables}
+    @cached_property
+    def _sample(self) -> PairSample:
+        n = pairs_to_show(self.provenance.n_features)
+        return draw_pair_sample(self._labeled, n) if self._labels.names else self.pair_sample(n)
 
-    @property
-    def findings(self) -> pd.DataFrame:
-        """The four findings, strongest first: key, question, answer, estimate, low, high, unit, p-values, sentence."""
-        first = ["key", "question", "answer", "estimate", "low", "high"]
-        rest = ["unit", "p_value", "p_adjusted", "limit", "within_limit", "sentence"]
-        rows = [{**one, "low": one["ci"][0], "high": one["ci"][1]} for one in self._summary["findings"]]
-        return pd.DataFrame(rows, columns=[*first, *rest])
-
-    def to_json(self, path: str | os.PathLike[str]) -> None:
-        """Write `to_dict` and the time as JSON, completely or not at all; a missing number is null."""
-        schema, *rest = self._summary.items()
-        write_json(dict([schema, ("created", time_of_writing().isoformat(timespec="seconds")), *rest]), path)
-
-    def to_html(self, path: str | os.PathLike[str], *, title: str | None = None, pairs_file: str | None = None) -> None:
-        """Write the report as one HTML file that needs no network, completely or not at all.
-
-        Parameters
-        ----------
-        path
-            Path of the file.
-        title
-            Title of the page; by default it names the model.
-        pairs_file
-            Name of the file of `to_parquet`, if it is in the same folder as the page.
-        """
-        sample = self.pair_sample(pairs_to_show(self.provenance.n_features)).to_dict()
-        page = audit_page(
-            self._summary, SECTIONS, sample, title=title, pairs_file=pairs_file, review=self._review_table
-        )
-        write_text(path, page)
+    def _page(self, title: str | None = None, pairs_file: str | None = None) -> str:
+        sample, review = self._sample.to_dict(), self._review_table
+        return audit_page(self._shown, SECTIONS, sample, title=title, pairs_file=pairs_file, review=review)
 
     def to_excel(self, path: str | os.PathLike[str]) -> None:
         """Write the metrics and tables as an Excel workbook, completely or not at all; needs the extra `excel`.
@@ -395,30 +506,22 @@ class AuditResult:
         """
         n_pairs = sum(len(part) for part in self.source.parts())
         pairs = self.pairs if n_pairs <= MAX_ROWS else strongest_pairs(self.source, MAX_ROWS)
-        reasons = None if self.reason_codes is None else self.reasons()
+        of_features = () if self.reason_codes is None else self.reason_codes.of_features
         write_workbook(
-            self._summary,
+            self._shown,
             SECTIONS,
             path,
-            pairs=pairs,
+            pairs=self._labels.frame(pairs),
             n_left_out=n_pairs - len(pairs),
             review=self._review_table,
-            cases=self.cases(50),
-            reasons=reasons,
+            cases=cases_of(self._labeled, 50, of_features),
+            reasons=None if self.reason_codes is None else self._labels.frame(self.reasons()),
         )
 
-    def to_word(self, path: str | os.PathLike[str], *, template: str | os.PathLike[str] | None = None) -> None:
-        """Write the audit as an editable Word memo, completely or not at all; needs the extra `word`.
-
-        Parameters
-        ----------
-        path
-            Path of the file.
-        template
-            Your own Word file, .docx or .dotx without macros: its text comes first, and its styles, headers and footers
-            are kept.
-        """
-        write_memo(self._summary, SECTIONS, path, template=template)
+    def _sample_of(self, person: int) -> dict[str, Any]:
+        pairs = self._labeled.of_person(person)
+        scored = pairs[pairs["cec"].notna()]
+        return {"pairs": scored, **vars(self._labeled.explained(scored))}
 
     def to_pack(
         self,
@@ -487,21 +590,6 @@ class AuditResult:
                 for part in parts:
                     writer.write_table(part.cast(first.schema))
 
-    @property
-    def plot(self) -> Plots:
-        """Charts of the result by name, such as `result.plot.regimes()`; notebooks show them, and they can be saved."""
-
-        def sample_of(person: int) -> dict[str, Any]:
-            pairs = self.source.of_person(person)
-            scored = pairs[pairs["cec"].notna()]
-            return {"pairs": scored, **vars(self.source.explained(scored))}
-
-        return Plots(self._summary, sample_of, CHARTS)
-
-    def _repr_html_(self) -> str:
-        """A card for notebooks with the verdict, the key metrics and the warnings."""
-        return audit_card(self._summary)
-
     def __repr__(self) -> str:
         data = self._summary
         if self.scope is not None:
@@ -511,13 +599,3 @@ class AuditResult:
             f"cec={data['cec']['mean']:.3f}, excess={data['cec'].get('excess', math.nan):.3f}, "
             f"regime_b={data['regimes']['B']:.1%}, auc={data['outcome']['auc']:.3f})"
         )
-
-    def __str__(self) -> str:
-        """The summary as plain text."""
-        console = Console(file=io.StringIO(), width=120, record=True)
-        console.print(self)
-        return console.export_text().rstrip()
-
-    def __rich__(self) -> RenderableType:
-        """The summary for a terminal."""
-        return terminal_summary(self._summary, SECTIONS)

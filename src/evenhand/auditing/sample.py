@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import person_hash
 from evenhand.exceptions import InvalidInputError
+from evenhand.report.labels import Labels
 
 MAX_PAIRS = 2000
 _STRONGEST_SHARE = 0.2
@@ -112,6 +113,32 @@ class PairsInMemory:
     def reason_parts(self) -> Iterator[pd.DataFrame]:
         """The whole table of reasons."""
         yield pd.DataFrame() if self.reason_table is None else self.reason_table
+
+
+@dataclass(frozen=True, eq=False)
+class LabeledPairs:
+    """Pairs and their people in the user's words."""
+
+    source: PairSource
+    labels: Labels
+
+    def parts(self) -> Iterator[pd.DataFrame]:
+        """The pair table in parts, sorted by person."""
+        return map(self.labels.frame, self.source.parts())
+
+    def of_person(self, person: int) -> pd.DataFrame:
+        """The pairs of one person."""
+        return self.labels.frame(self.source.of_person(person))
+
+    def explained(self, pairs: pd.DataFrame) -> ExplainedPairs:
+        """Values and attributions of some rows of the parts."""
+        found = self.source.explained(pairs)
+        values, match_values = map(self.labels.people, (found.values, found.match_values))
+        return replace(found, values=values, match_values=match_values)
+
+    def reason_parts(self) -> Iterator[pd.DataFrame]:
+        """The table of principal reasons in parts, sorted by person."""
+        return map(self.labels.frame, self.source.reason_parts())
 
 
 @dataclass(frozen=True, eq=False)

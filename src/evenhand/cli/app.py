@@ -10,7 +10,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from evenhand.cli.audits import audit, check, compare, demo, monitor, sensitivity, verify
+from evenhand.cli.audits import audit, check, compare, demo, monitor, report, sensitivity, verify
 from evenhand.cli.models import search, train
 from evenhand.cli.other import app as pages
 from evenhand.cli.other import data_app, reproduce
@@ -28,7 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
-for command in (check, audit, sensitivity, verify, demo, compare, monitor, train, search, reproduce, pages):
+for command in (check, audit, report, sensitivity, verify, demo, compare, monitor, train, search, reproduce, pages):
     app.command()(said_when_interrupted(command))
 app.add_typer(data_app, name="data")
 

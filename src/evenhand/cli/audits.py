@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from evenhand.auditing.options import StreamOptions
+from evenhand.auditing.options import ReportOptions, StreamOptions
 from evenhand.cli.options import (
     CONFIG_HELP,
     FILES,
     AuditPlan,
     CheckPlan,
+    ReportPlan,
     TableArgument,
     check_given,
     is_streamed,
@@ -419,15 +420,53 @@ def _write_files(result: AuditResult, out: Path, further: Mapping[str, Callable[
         advance("numbers")
         _write_csv(result.review(), stage / "review.csv")
         result.to_excel(stage / "audit.xlsx")
-        written = [out / "audit.xlsx", out / "audit.json", pairs, out / "review.csv"]
+        written = [out / "audit.xlsx", out / "audit.json", pairs, out / "review.csv", out / "report.md"]
         advance("workbook")
         result.to_html(stage / "report.html", pairs_file=pairs.name)
+        result.to_markdown(stage / "report.md")
         advance("report")
         for name, write in further.items():
             write(stage / name)
             written.append(out / name)
             advance(name)
     return written
+
+
+@options_of(ReportPlan)
+def report(
+    plan: ReportPlan,
+    audit: Annotated[Path, typer.Argument(help="An audit.json from `evenhand audit`.")],
+    out: Annotated[Path, typer.Option(help="Folder for the files; not that of the audit.")] = Path("report"),
+) -> None:
+    """Write page, workbook, Markdown and memo of an audit again, with your words, without auditing again.
+
+    The numbers are those of the file. It holds no people: page and workbook lack applicants and pairs, and say so.
+
+    \b
+    Example, after `evenhand demo --no-open --out demo`:
+      evenhand report demo/audit.json --title "Card model, yearly review" --owner "Retail credit" --memo --out review
+    """
+    from evenhand.auditing.history import read_result
+    from evenhand.system.files import written_together
+
+    if plan.template is not None and not plan.memo:
+        raise InvalidInputError("--template only applies to the memo: add --memo.")
+    if out.resolve() == audit.resolve().parent:
+        raise InvalidInputError(
+            f"--out must be another folder than that of {audit.name}, whose report also has applicants and pairs."
+        )
+    result = read_result(audit, **part_of(plan, ReportOptions).report)
+    writers: dict[str, Callable[[Path], object]] = {
+        "report.html": result.to_html,
+        "audit.xlsx": result.to_excel,
+        "report.md": result.to_markdown,
+    }
+    if plan.memo:
+        writers["memo.docx"] = lambda path: result.to_word(path, template=plan.template)
+    with written_together(out) as stage:
+        for name, write in writers.items():
+            write(stage / name)
+    say(f"Written: {', '.join(str(out / name) for name in writers)}")
 
 
 def _write_csv(table: pd.DataFrame, path: Path) -> None:

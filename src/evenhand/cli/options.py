@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
+from evenhand.auditing.options import AuditOptions, GivenOptions, ReportOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError, did_you_mean, first_line
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions, option
 from evenhand.searching.options import DEFAULT_KEEP, SearchOptions
@@ -41,9 +41,10 @@ _COMMAND_LINE_ONLY = {
     "scheduler": "sends rows to other machines",
     "sql": "reads any file of this machine",
     "template": "puts the content of another file into the memo",
+    "labels": "names another file",
 }
 _REPEATABLE = {"fail_on", "limits", "keep", "family"}
-_OR_TABLE = {"reason_map", "payoff"}  # a string, or in TOML a table
+_OR_TABLE = {"reason_map", "payoff", "labels"}  # a string, or in TOML a table
 # Roles: those on the command line replace the file's. All other lists are added to the file's.
 _REPLACED = {"group", "financial_features", "group_probabilities", "attributions", "reason_codes", "family"}
 
@@ -237,6 +238,14 @@ class AuditPlan(MainColumns, ReadOptions, QueryOptions, StreamOptions, GivenOpti
             kind.__post_init__(self)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ReportPlan(ReportOptions):
+    """All options of `evenhand report`."""
+
+    memo: bool = _same(AuditPlan, "memo")
+    template: str | None = _same(AuditPlan, "template")
+
+
 def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of a dataclass.
 
@@ -322,7 +331,7 @@ _PANELS = {
         "n_reasons",
         "random_state",
     ),
-    "Output": ("fail_on", "review", "memo", "template", "pack"),
+    "Output": ("fail_on", "review", "memo", "template", "pack", *(option.name for option in fields(ReportOptions))),
     "Large data": ("stream", *(option.name for option in fields(StreamOptions))),
 }
 """The options of `evenhand audit --help` under their headings."""
@@ -509,7 +518,8 @@ def _cleaning_in(path: Path, table: Any) -> dict[str, Any]:
 def _why_not_in_a_file(name: str, value: Any) -> str:
     """Why an option must be on the command line; empty if it may be in a file."""
     if name in _COMMAND_LINE_ONLY:
-        return "" if value in (False, "") else _COMMAND_LINE_ONLY[name]
+        is_harmless = value in (False, "") or (name in _OR_TABLE and isinstance(value, dict))
+        return "" if is_harmless else _COMMAND_LINE_ONLY[name]
     if not isinstance(value, str):
         return ""
     if name in (*FILES, "start", "reason_map"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -64,6 +65,12 @@ class KeyMetric:
     beside: str
     answer: str = ""
     lines: Sequence[str] = ()
+
+    @property
+    def texts(self) -> list[str]:
+        """Value with remark, and the lines."""
+        is_name = self.value and not re.search(r"\d|as many", self.value)
+        return [f"{self.value}{':' if is_name else ''} {self.beside}".strip(), *self.lines]
 
 
 @dataclass(frozen=True, eq=False)

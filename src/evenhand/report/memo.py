@@ -21,7 +21,7 @@ from evenhand.report import frame
 from evenhand.report.drawing import LIGHT, png_of, theme
 from evenhand.report.formatting import count, listed, shortened
 from evenhand.report.frame import Finding, Panel
-from evenhand.report.page import about_audit, audit_sections
+from evenhand.report.page import about_audit, audit_sections, title_of
 from evenhand.report.section import Section, Summary, lacking
 from evenhand.report.tables import INTERVAL, ShownTable, Table, shown
 from evenhand.system import __version__
@@ -478,13 +478,12 @@ def write_memo(
     if Path(path).suffix.lower() != ".docx":
         raise InvalidInputError(f"A memo is written as .docx, got {Path(path).name!r}; change the extension.")
     document, created = open_word(template), time_of_writing()
-    model = shortened(summary["data"]["model"])
-    title = f"Audit of {model}"
+    title = title_of(summary)
     document.paragraph(title, TITLE)
     document.paragraph(" · ".join(about_audit(summary)))
     document.paragraph(f"Memo of {created:%Y-%m-%d}, made with evenhand {__version__}")
     _write(document, _with_tables_of_charts(list(_blocks(summary, sections))))
-    document.save(path, title=title, subject=f"Memo on {model}", author="evenhand", created=created)
+    document.save(path, title=title, subject=f"Memo on {about_audit(summary)[0]}", author="evenhand", created=created)
 
 
 # --- what the memo says, in order ---
@@ -547,10 +546,7 @@ def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
 def _front(found: Finding) -> Iterator[_Block]:
     """The first page: headline, the questions, approvals, reservations, and what is not shown."""
     yield _Text(f"{found.headline}.", SUBTITLE)
-    rows = [
-        (card.name, card.answer, "\n".join(filter(None, (f"{card.value} {card.beside}".strip(), *card.lines))))
-        for card in found.metrics
-    ]
+    rows = [(card.name, card.answer, "\n".join(card.texts)) for card in found.metrics]
     heads, kept = ("question", "answer", "size, with 95% interval"), [0, 1, 2]
     if not any(row[1] for row in rows):
         heads, kept = ("metric", "", "value"), [0, 2]

@@ -6,8 +6,10 @@ They are made from the summary, the sections, and a sample of pairs.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
+
+from markupsafe import Markup
 
 from evenhand.report import frame
 from evenhand.report.explorer import explorer_data
@@ -146,7 +148,7 @@ _READING_EXPLANATIONS = (
 def audit_page(
     summary: Summary,
     sections: Sequence[Section],
-    sample: Mapping[str, Any],
+    sample: Mapping[str, Any] | None = None,
     *,
     title: str | None = None,
     pairs_file: str | None = None,
@@ -161,35 +163,63 @@ def audit_page(
     sections
         The sections of the audit, in order.
     sample
-        Pairs for the explorer: `AuditResult.pair_sample().to_dict()`.
+        Pairs for the explorer: `AuditResult.pair_sample().to_dict()`; None if the people are not known.
     title
-        Title of the page; by default it names the model.
+        Title of the page; by default that of the audit.
     pairs_file
         Name of a file next to the page that has every pair.
     review
         The applicants to look at first.
     """
-    heading = title or f"Audit of {shortened(summary['data']['model'])}"
-    parts = audit_sections(summary, sections, sample["how"], pairs_file, review)
-    pairs = explorer_data(summary, sample) if _has_explorer(summary) else None
-    return render("audit report", heading, parts, about=about_audit(summary), pairs=pairs)
+    has_pairs = sample is not None and _has_explorer(summary)
+    how = sample["how"] if has_pairs and sample is not None else None
+    parts = audit_sections(summary, sections, how, pairs_file, review)
+    pairs = explorer_data(summary, sample) if has_pairs and sample is not None else None
+    return render("audit report", title or title_of(summary), parts, about=about_audit(summary), pairs=pairs)
+
+
+@dataclass(frozen=True)
+class ShownReport:
+    """A page inside a notebook: a frame that holds it, which may run its scripts and nothing else."""
+
+    page: str
+    height: int
+
+    def _repr_html_(self) -> str:
+        frame = Markup(
+            '<iframe srcdoc="{}" sandbox="allow-scripts" width="100%" height="{}" style="border:0"></iframe>'
+        )
+        return str(frame.format(self.page, self.height))
+
+
+def title_of(summary: Summary) -> str:
+    """The title of report and memo."""
+    named = summary.get("report", {})
+    return str(named.get("title") or f"Audit of {shortened(named.get('model_name') or summary['data']['model'])}")
 
 
 def about_audit(summary: Summary) -> list[str]:
-    """What was audited, in a few words each."""
-    data = summary["data"]
-    groups = ", ".join(f"{shortened(name, 40)} {count(n)}" for name, n in data["groups"].items())
-    return [f"{shortened(data['model'])}, audited on {count(data['n_people'])} people", groups]
+    """Which model, whose, on whom: in a few words each."""
+    data, named = summary["data"], summary.get("report", {})
+    kind, name = shortened(data["model"]), shortened(named.get("model_name", ""))
+    version = f", version {shortened(named['model_version'])}" if "model_version" in named else ""
+    groups = ", ".join(f"{shortened(group, 40)} {count(n)}" for group, n in data["groups"].items())
+    return [
+        f"{name} ({kind}){version}" if name else f"{kind}{version}",
+        *(f"owner: {shortened(named[key])}" for key in ("owner",) if key in named),
+        *(f"period: {shortened(named[key])}" for key in ("period",) if key in named),
+        f"{count(data['n_people'])} people: {groups}",
+    ]
 
 
 def audit_sections(
     summary: Summary,
     sections: Sequence[Section],
-    sampled: str = "",
+    sampled: str | None = None,
     pairs_file: str | None = None,
     review: Table | None = None,
 ) -> list[frame.Section]:
-    """The sections of the page; `sampled` describes how the pairs of the explorer were drawn."""
+    """The sections of the page; `sampled` describes how the pairs of the explorer were drawn, if there are any."""
     tests = [
         *([finding_table(summary)] if summary["findings"] else []),
         *([scope_table(summary)] if "scope" in summary else []),
@@ -213,8 +243,8 @@ def audit_sections(
         verdict,
         *parts.values(),
         *([frame.Section("review", "Applicants to review", (_REVIEW,), tables=reviewed)] if reviewed else []),
-        *([explorer] if _has_explorer(summary) else []),
-        _about(summary, sections),
+        *([explorer] if sampled is not None else []),
+        _about(summary, sections, has_people=review is not None),
     ]
 
 
@@ -226,7 +256,13 @@ def _first_rows(review: Table) -> Table:
     return replace(review, records=review.records[:_MOST_REVIEWED], caption=caption)
 
 
-def _about(summary: Summary, sections: Sequence[Section]) -> frame.Section:
+_WITHOUT_PEOPLE = (
+    "This was made from the numbers of the audit, which hold no people: applicants to review and single pairs are in "
+    "the report that the audit wrote itself."
+)
+
+
+def _about(summary: Summary, sections: Sequence[Section], *, has_people: bool) -> frame.Section:
     """What was audited and how, what it does not show, and the meaning of terms; folded."""
     hidden = (*_PRINTS, *(_ATTRIBUTION_FACTS if lacking(summary, "excess") else ()))
     data = {name: value for name, value in summary["data"].items() if name not in hidden}
@@ -243,7 +279,7 @@ def _about(summary: Summary, sections: Sequence[Section]) -> frame.Section:
         frame.Section("limitations", "Limitations", points=tuple(_limits(summary).items())),
         frame.Section("glossary", "Glossary", words=tuple(words.items())),
     ]
-    return frame.Section("about", "About this audit", folded=folded)
+    return frame.Section("about", "About this audit", () if has_people else (_WITHOUT_PEOPLE,), folded=folded)
 
 
 _MOST_REVIEWED = 8
@@ -347,7 +383,9 @@ def front_of(summary: Summary) -> frame.Finding:
     if found.get("direction"):
         sentences.append(("Signs", found["direction"]))
     cards = [_question_card(one) for one in findings] or _plain_cards(summary)
-    return frame.Finding(found["headline"], sentences, cards, summary["warnings"], found["limits"])
+    is_name = "_" in found["headline"].partition(" ")[0]  # of a column
+    headline = found["headline"] if is_name else capital(found["headline"])
+    return frame.Finding(headline, sentences, cards, summary["warnings"], found["limits"])
 
 
 def _plain_cards(summary: Summary) -> list[KeyMetric]:
@@ -376,7 +414,7 @@ def _question_card(one: Mapping[str, Any]) -> KeyMetric:
     elif one["key"] == "inputs":
         value = shortened(one["feature"], 40) if one["answer"] == "yes" else "None stands out"
         named = "" if one["answer"] == "yes" else f"clearest is {shortened(one['feature'], 40)}, "
-        beside = f"{named}{'about ' if rest else ''}{_size_words(first)}, {sides}"
+        beside = f"{named}by {'about ' if rest else ''}{_size_words(first)}, {sides}"
     elif first["low"] == first["high"]:
         value, beside = "None", one["sentence"]
     elif one["key"] == "score_gap":
@@ -384,7 +422,7 @@ def _question_card(one: Mapping[str, Any]) -> KeyMetric:
     else:
         apart = "explanations" if one["key"] == "excess" else "weights"
         value = decimal(first["value"])
-        beside = f"how much farther apart {apart} are across groups than within, from 0 to 1 ({ends})"
+        beside = f"more distance between {apart} across groups than within, on a scale of 0 to 1 ({ends})"
     lines = [_size_words(size) for size in rest]
     found = [_with_unit(size["detectable"], size) for size in sizes[:2] if size["detectable"]]
     if found and is_number(first["detectable"]):
@@ -441,8 +479,8 @@ def _flat(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 def audited_table(summary: Summary) -> Table:
     """What was audited, all options that change a metric, and versions."""
     records: list[Record] = [{"part": "schema", "item": "schema", "value": summary["schema"]}]
-    for part in ("data", "settings", "versions"):
-        for item, value in summary[part].items():
+    for part in ("report", "data", "settings", "versions"):
+        for item, value in summary.get(part, {}).items():
             if isinstance(value, Mapping):
                 records += [
                     {"part": part, "item": f"{item}: {key}", "value": ", ".join(v) if isinstance(v, list) else v}
@@ -466,10 +504,8 @@ def verdict_table(summary: Summary, left_out: str = "") -> Table:
     front = front_of(summary)
     sentences = [("verdict", front.headline)]
     for card in front.metrics:
-        said = "; ".join(filter(None, (f"{card.value} {card.beside}".strip(), *card.lines)))
-        sentences.append(
-            ("answer", f"{card.name} {capital(card.answer)}: {said}" if card.answer else f"{card.name}: {said}")
-        )
+        asked = f"{card.name} {capital(card.answer)}".strip()
+        sentences.append(("answer", f"{asked}: {'; '.join(card.texts)}"))
     sentences += [("verdict", f"{name}: {sentence}") for name, sentence in front.sentences]
     sentences += [("verdict", f"{name}: {sentence}") for name, sentence in summary["verdict"]["sentences"]]
     sentences += [("not shown", front.limits)]

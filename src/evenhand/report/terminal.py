@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evenhand.report.formatting import capital, is_number
-from evenhand.report.page import front_of, named_parts, summary_records
+from evenhand.report.page import about_audit, front_of, named_parts, summary_records, title_of
 from evenhand.report.section import Section, Summary
 from evenhand.system.terminal import printable
 
@@ -21,8 +21,6 @@ def plain(text: str, style: str = "") -> Text:
 
 def terminal_summary(summary: Summary, sections: Sequence[Section]) -> RenderableType:
     """The summary of an audit for a terminal."""
-    people = summary["data"]
-    groups = ", ".join(f"{name} {count:,}" for name, count in people["groups"].items())
     metrics = Table("metric", "value", "95% interval", "", box=None, pad_edge=False)
     metrics.columns[1].justify = "right"
     for row in summary_records(summary, sections):
@@ -34,15 +32,17 @@ def terminal_summary(summary: Summary, sections: Sequence[Section]) -> Renderabl
     for row in summary["features"][:5]:
         drivers.add_row(plain(row["feature"]), f"{row['share']:.1%}")
     front = front_of(summary)
-    parts: list[RenderableType] = [plain(front.headline, style="bold"), Text()]
+    about = plain(" · ".join(about_audit(summary)))
+    parts: list[RenderableType] = [plain(title_of(summary)), about, Text()] if "report" in summary else []
+    parts += [plain(front.headline, style="bold"), Text()]
     for card in front.metrics:
         parts.append(plain(f"{card.name} {capital(card.answer)}".rstrip(), style="bold"))
-        parts += [plain(f"  {line}") for line in (f"{card.value} {card.beside}".strip(), *card.lines)]
+        parts += [plain(f"  {line}") for line in card.texts]
     parts += [Text(), *(plain(f"{name}: {sentence}") for name, sentence in front.sentences)]
     parts += [plain(f"! {warning}", style="yellow") for warning in front.warnings]
-    parts += [plain(front.limits), Text(), plain(f"{people['model']}, {people['n_people']:,} people ({groups})")]
+    parts += [plain(front.limits), Text(), *([] if "report" in summary else [about])]
     parts += [plain(f"{role}: {names}") for role, names in named_parts(summary)]
-    parts += [plain(f"Left out {count:,} rows: {reason}.") for reason, count in people["exclusions"].items()]
+    parts += [plain(f"Left out {count:,} rows: {reason}.") for reason, count in summary["data"]["exclusions"].items()]
     parts += [Text(), metrics]
     if summary["features"]:
         parts += [Text(), drivers]

@@ -14,7 +14,16 @@ import pandas as pd
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.report.formatting import shortened
-from evenhand.report.page import audited_table, finding_table, glossary, scope_table, summary_table, verdict_table
+from evenhand.report.page import (
+    about_audit,
+    audited_table,
+    finding_table,
+    glossary,
+    scope_table,
+    summary_table,
+    title_of,
+    verdict_table,
+)
 from evenhand.report.section import Section, Summary, sheets_of
 from evenhand.report.tables import SIGNIFICANT, Highlight, Kind, Table, significance_flag, values_of
 from evenhand.system.files import time_of_writing, write_atomically
@@ -90,7 +99,7 @@ def write_workbook(
     sections: Sequence[Section],
     path: str | os.PathLike[str],
     *,
-    pairs: pd.DataFrame,
+    pairs: pd.DataFrame | None = None,
     n_left_out: int = 0,
     review: Table | None = None,
     cases: pd.DataFrame | None = None,
@@ -110,7 +119,8 @@ def write_workbook(
     path
         The file to write.
     pairs
-        The sheet of pairs: all of them, or those with the strongest evidence if a sheet cannot hold all.
+        The sheet of pairs: all of them, or those with the strongest evidence if a sheet cannot hold all. None if the
+        people are not known; the workbook says so.
     n_left_out
         How many pairs are not in `pairs`; the workbook says so.
     review
@@ -126,11 +136,11 @@ def write_workbook(
     InvalidInputError
         If there are more pairs than a sheet has rows.
     """
-    if len(pairs) > MAX_PAIRS:
+    if pairs is not None and len(pairs) > MAX_PAIRS:
         raise InvalidInputError(
             f"`pairs` must have at most {MAX_PAIRS:,} rows, the limit of a sheet, got {len(pairs):,}."
         )
-    left_out = _left_out(len(pairs), n_left_out) if n_left_out else ""
+    left_out = _WITHOUT_PEOPLE if pairs is None else _left_out(len(pairs), n_left_out) if n_left_out else ""
     tables = [
         verdict_table(summary, left_out),
         finding_table(summary),
@@ -144,9 +154,16 @@ def write_workbook(
         *([] if review is None or not review.records else [sheet_of(review)]),
         *([] if reasons is None else [_reasons(reasons)]),
         *([] if cases is None else [_cases(cases)]),
-        _pairs(pairs, left_out),
+        *([] if pairs is None else [_pairs(pairs, left_out)]),
     ]
-    write_sheets([*sheets, _glossary(sheets, sections)], path, title="evenhand audit", subject=summary["data"]["model"])
+    title, subject = title_of(summary), about_audit(summary)[0]
+    write_sheets([*sheets, _glossary(sheets, sections)], path, title=title, subject=subject)
+
+
+_WITHOUT_PEOPLE = (
+    "This workbook was made from the numbers of the audit, which hold no people: the sheets Review, Reasons, Cases and "
+    "Pairs are in the workbook that the audit wrote itself."
+)
 
 
 _KINDS: dict[str, Kind] = {

@@ -2,7 +2,7 @@
 
 from evenhand.auditing.history.compare import Change, Comparison, compare_audits
 from evenhand.auditing.history.monitoring import Monitoring, monitor
-from evenhand.auditing.history.records import History, read_audit, read_history
+from evenhand.auditing.history.records import History, read_audit, read_history, read_result
 
 __all__ = [
     "Change",
@@ -13,4 +13,5 @@ __all__ = [
     "monitor",
     "read_audit",
     "read_history",
+    "read_result",
 ]

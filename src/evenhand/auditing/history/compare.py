@@ -610,7 +610,7 @@ class _Source:
         if has_people and "weighting" not in data:  # changes within people require equal weights
             if isinstance(audit, AuditResult):
                 pairs = audit.pairs
-            elif not isinstance(audit, Mapping):
+            elif isinstance(audit, (str, os.PathLike)):
                 pairs = pairs_beside(audit, data)
         return cls(name, data, None if pairs is None else sorted_pairs(pairs))
 

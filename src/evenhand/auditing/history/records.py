@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -15,14 +17,16 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from evenhand.auditing.result import AuditResult
+from evenhand.auditing.findings import with_words
+from evenhand.auditing.options import ReportOptions
+from evenhand.auditing.result import AuditReport
 from evenhand.auditing.sections import load_schema
 from evenhand.auditing.summary import SCHEMA, upgraded
 from evenhand.exceptions import DataFileError, InvalidTypeError
 from evenhand.report.formatting import listed
 from evenhand.report.schema import first_fault
 
-Audit: TypeAlias = "AuditResult | Mapping[str, Any] | str | os.PathLike[str]"
+Audit: TypeAlias = "AuditReport | Mapping[str, Any] | str | os.PathLike[str]"
 
 _PAIR_COLUMNS = ["person", "match", "group", "other_group", "label", "score", "decision", "cec", "regime"]
 # A year, with a month or a quarter, and with a day.
@@ -121,6 +125,69 @@ def read_audit(path: str | os.PathLike[str], name: str = "") -> dict[str, Any]:
     return dict(data)
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class ReadReport(AuditReport):
+    """An audit as a file has it; see `read_result`."""
+
+    document: Mapping[str, Any]
+
+    @cached_property
+    def _summary(self) -> Mapping[str, Any]:
+        return self.document
+
+
+def read_result(path: str | os.PathLike[str], **report: Any) -> AuditReport:
+    """Read what `AuditResult.to_json` or `evenhand audit` wrote, to show it and to write it anew without an audit.
+
+    Parameters
+    ----------
+    path
+        A JSON file such as audit.json.
+    **report
+        Fields of `ReportOptions` to use instead of those in the file, such as `title` and `labels`.
+
+    Returns
+    -------
+    Everything that the file has: `summary`, `findings`, `tables`, `plot`, `show`, `to_dict`, `to_html`, `to_excel`,
+    `to_word`, `to_markdown` and `to_json`. It has no people: page and workbook lack applicants and pairs, and say so.
+
+    Raises
+    ------
+    DataFileError
+        If the file cannot be read, or is not an audit in the format of this version.
+
+    Examples
+    --------
+    >>> import evenhand as eh, pathlib, tempfile
+    >>> planted = eh.make_planted_bias(200, strength=1.0)
+    >>> people = planted.dataset
+    >>> result = eh.audit(planted.model, people.X, people.y, sensitive_features=people.group,
+    ...                   financial_features=people.financial_features, evidence=False)
+    >>> file = pathlib.Path(tempfile.mkdtemp()) / "audit.json"
+    >>> result.to_json(file)
+    >>> eh.read_result(file, title="Q3 review").to_markdown().splitlines()[0]
+    '# Q3 review'
+    """
+    document = read_audit(path)
+    given = ReportOptions(**report).report
+    named = {**document.get("report", {}), **given}
+    if "labels" in given:
+        return ReadReport(with_words(_with_numbers(document), named))
+    return ReadReport({**document, **({"report": named} if named else {})})
+
+
+_NUMBERS = {"value", "low", "high", "standard_error", "p_value", "p_adjusted", "smallest_p", "n_effective", "auc"}
+
+
+def _with_numbers(part: Any) -> Any:
+    """A part of a summary with NaN where the file has null for a number; degrees of freedom are then infinite."""
+    if isinstance(part, Mapping):
+        found = {name: _with_numbers(value) for name, value in part.items()}
+        found |= {name: math.nan for name in _NUMBERS if name in found and found[name] is None}
+        return {**found, "df": math.inf} if "df" in found and found["df"] is None else found
+    return [_with_numbers(item) for item in part] if isinstance(part, list) else part
+
+
 def pairs_beside(path: str | os.PathLike[str], summary: Mapping[str, Any]) -> pd.DataFrame | None:
     """The pairs that `evenhand audit` wrote next to an `audit.json`; None if there are none, or not of this audit."""
     file = Path(path)
@@ -206,7 +273,7 @@ def summary_of(name: object, audit: Audit) -> Mapping[str, Any]:
     DataFileError
         If the file is not an audit.
     """
-    if isinstance(audit, AuditResult):
+    if isinstance(audit, AuditReport):
         return audit.to_dict()
     if isinstance(audit, Mapping):
         summary: Mapping[str, Any] = upgraded(audit)

@@ -200,7 +200,7 @@ def audit_stream(
             # Limits and the reference group do not affect batches.
             **{
                 name: value
-                for name, value in asdict(work.fitted.settings).items()
+                for name, value in work.fitted.settings.of_metrics.items()
                 if name not in ("limits", "reference_group")
             },
             **asdict(used),
