@@ -14,10 +14,9 @@ import pandas as pd
 
 from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.inputs.tables import read_table
-from evenhand.inputs.validation import category_text
+from evenhand.inputs.validation import SEPARATOR, category_text
 
 _WHAT = "`labels` (--labels)"
-_SEPARATOR = " & "  # between the parts of an intersection
 _BETWEEN = " - "  # between two groups that are compared
 _MEAN = "mean attribution: "
 
@@ -123,10 +122,10 @@ class Labels:
         columns = summary["data"]["columns"].get("group", ())
 
         def words(group: str, columns: Sequence[str]) -> str:
-            parts = group.split(_SEPARATOR)
+            parts = group.split(SEPARATOR)
             named = columns if len(columns) == len(parts) else [""] * len(parts)
             found = (names.get(part, names.get(f"{of}={part}", part)) for part, of in zip(parts, named, strict=True))
-            return names.get(group, _SEPARATOR.join(found))
+            return names.get(group, SEPARATOR.join(found))
 
         groups = {group: words(group, columns) for group in summary["data"]["groups"]}
         for column, table in summary["outcome"].get("attributes", {}).items():  # the parts of intersections, alone
