@@ -277,7 +277,7 @@ class ScoreGap(Section):
     """Differences in score between comparable people of two groups."""
 
     key, title, is_pooled, is_logged = "score-gap", "Score gap, by input", True, False
-    answers, more = ("score_gap", "inputs"), "How far chance alone moves the gap"
+    answers, more = ("score_gap", "inputs"), "How far chance alone moves the gap, and the gap within segments"
     charts = (
         AuditChart(score_gap, "Score gap at equal finances", _score_gap, score_gap_table, is_wide=True),
         AuditChart(shuffled_gap, "The gap among reshuffled groups", _shuffled_gap, shuffled_gap_table, is_detail=True),
@@ -350,7 +350,7 @@ class ScoreGap(Section):
             f"distribution stands for the shuffles.{alone}"
         )
 
-    def tables(self, summary: Summary) -> Sequence[Table]:
+    def details(self, summary: Summary) -> Sequence[Table]:
         return (segment_gap_table(summary),) if summary.get("segment_gaps") else ()
 
     def summary_rows(self, summary: Summary) -> Iterable[SummaryRow]:
