@@ -203,9 +203,7 @@ def test_the_gap_of_each_segment_is_on_the_page(result, sections):
     page = shown(table)
     wholes = [row for row in page.rows if row[page.columns.index("part")] == "all inputs together"]
     assert [(row[0], row[1]) for row in wholes] == [(one["column"], one["value"]) for one in known]
-    assert [row[page.columns.index("p-value, adjusted")] for row in wholes] == [
-        written(o["p_adjusted"]) for o in known
-    ]
+    assert [row[page.columns.index("p-value, adjusted")] for row in wholes] == [written(o["p_adjusted"]) for o in known]
 
 
 def test_parts_of_finances_are_not_tested(result):
