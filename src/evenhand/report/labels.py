@@ -129,7 +129,10 @@ class Labels:
 
         groups = {group: words(group, columns) for group in summary["data"]["groups"]}
         for column, table in summary["outcome"].get("attributes", {}).items():  # the parts of intersections, alone
-            groups |= {row["group"]: words(row["group"], [column]) for row in table["groups"]}
+            for group in (row["group"] for row in table["groups"]):
+                value = group.removeprefix(f"{column}: ")
+                labeled = words(value, [column])
+                groups[group] = group if labeled == value else labeled
         inputs = {row["feature"]: names.get(row["feature"], row["feature"]) for row in summary["features"]}
         for what, labeled in (("groups", groups), ("inputs", inputs)):
             if twice := [label for label in labeled.values() if list(labeled.values()).count(label) > 1]:
