@@ -131,8 +131,8 @@ class Labels:
         for column, table in summary["outcome"].get("attributes", {}).items():  # the parts of intersections, alone
             for group in (row["group"] for row in table["groups"]):
                 value = group.removeprefix(f"{column}: ")
-                labeled = words(value, [column])
-                groups[group] = group if labeled == value else labeled
+                label = words(value, [column])
+                groups[group] = group if label == value else label
         inputs = {row["feature"]: names.get(row["feature"], row["feature"]) for row in summary["features"]}
         for what, labeled in (("groups", groups), ("inputs", inputs)):
             if twice := [label for label in labeled.values() if list(labeled.values()).count(label) > 1]:
