@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from evenhand.research.reproduction.claims import NOISE, Difference
 from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ResultStore, results_of, run_protocol
 from evenhand.research.reproduction.tables import METRIC_NAMES, PaperTable, method_name, paper_value
 
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
 
 COMPARED = ("auc", "cec", "regime_b")
 """The metrics that must agree together."""
-
-_NOISE = 2.0
 
 
 @dataclass(frozen=True)
@@ -50,9 +49,8 @@ class AtEpochs:
         values = np.array([[row.metrics[metric] for metric in COMPARED] for row in rows])
         printed = np.array([paper_value("main", dataset, method, metric) for metric in COMPARED])
         means, spreads = values.mean(axis=0), values.std(axis=0, ddof=1)
-        apart = means - printed[:, 0]
-        errors = apart / np.sqrt((spreads**2 + printed[:, 1] ** 2) / len(values))
-        found = (means, spreads, apart / printed[:, 1], errors)
+        errors = [Difference.of(column, *paper).errors for column, paper in zip(values.T, printed, strict=True)]
+        found = (means, spreads, (means - printed[:, 0]) / printed[:, 1], errors)
         return cls(method, epochs, *(tuple(map(float, of)) for of in found))
 
     @property
@@ -63,7 +61,7 @@ class AtEpochs:
     @property
     def agrees(self) -> bool:
         """Whether each of the three is within two standard errors of the paper's."""
-        return max(map(abs, self.errors)) <= _NOISE
+        return max(map(abs, self.errors)) <= NOISE
 
 
 def run_epochs(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import gzip
+import hashlib
 import math
 import os
 import re
@@ -248,7 +249,7 @@ def load_hmda(
         group_name=group,
         financial_features=HMDA_FINANCIAL,
         positive_label="loan originated",
-        source=f"CFPB/FFIEC HMDA Data Browser, {shown}",
+        source=f"CFPB/FFIEC HMDA Data Browser: {', '.join(f'{p.name} (SHA-256 {_sha256(p)[:16]})' for p in files)}",
         license="US government public data",
         exclusions=exclusions,
         notes=_notes([*inputs.columns.difference(X.columns)], include_post_decision, include_protected),
@@ -391,6 +392,13 @@ def _fetch_export(url: str, target: Path, is_shown: bool) -> None:
             f"{url} answered with something other than a Data Browser export: try again later, or export the "
             f"file at https://ffiec.cfpb.gov/data-browser/ and save it as {target}."
         ) from error
+
+
+def _sha256(path: Path) -> str:
+    """The hash of an export's content, whether it is compressed or not."""
+    opener: Any = gzip.open if path.name.lower().endswith(".gz") else open
+    with opener(path, "rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
 def _check_columns(path: Path, columns: Sequence[str]) -> None:

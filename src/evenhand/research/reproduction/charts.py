@@ -13,6 +13,7 @@ import numpy as np
 from evenhand.report.drawing import save, specification, svg_of
 from evenhand.research.reproduction.protocol import GRID_WEIGHTS, ProtocolSettings, ResultRow
 from evenhand.research.reproduction.tables import (
+    DATASET_NAMES,
     METHOD_NAMES,
     METRIC_NAMES,
     by_method,
@@ -22,6 +23,9 @@ from evenhand.research.reproduction.tables import (
 )
 
 HEATMAP_METRICS = ("cec", "regime_b", "regime_a", "f1", "eo", "pfr")
+
+FEW_FLIPS = 0.1
+"""Flip rate up to which the paper calls decisions consistent: it puts methods with 90% of people in Regime B there."""
 
 # Okabe and Ito's palette.
 _METHOD_COLORS = ("#000000", "#E69F00", "#56B4E9", "#009E73", "#0072B2", "#CC79A7", "#D55E00", "#999999")
@@ -38,9 +42,10 @@ _REGIME_MEANINGS = {
 def chart_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:
     """Each method by how often decisions differ and how far reasoning differs, one panel per dataset.
 
-    Points are means over folds, bars one standard deviation each way; the line is `consistency_threshold`.
+    Points are means over folds, bars one standard deviation each way. The lines are `consistency_threshold` and a flip
+    rate of `FEW_FLIPS`; the letters name the quadrants as the paper does.
     """
-    values = []
+    values: list[dict[str, Any]] = []
     for (dataset, method), found in by_method(rows, settings).items():
         point: dict[str, Any] = {"dataset": dataset_name(dataset), "method": method_name(method)}
         for name in ("pfr", "cec"):
@@ -48,16 +53,33 @@ def chart_pfr_cec(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Any:
             point |= {name: mean, f"{name}_low": max(0.0, mean - std), f"{name}_high": mean + std}
         values.append(point)
     order = list(dict.fromkeys(value["method"] for value in values))
+    right, top = (max(value[f"{name}_high"] for value in values) for name in ("pfr", "cec"))
+    corners = [
+        {"dataset": dataset, "quadrant": letter, "pfr": at[0], "cec": at[1]}
+        for dataset in dict.fromkeys(value["dataset"] for value in values)
+        for letter, at in {
+            "A": (0.01, 0.02),
+            "B": (0.01, 0.98 * top),
+            "C": (right, 0.02),
+            "D": (right, 0.98 * top),
+        }.items()
+    ]
     colors, shapes = ([marks[place] for place in _places(order)] for marks in (_METHOD_COLORS, _SHAPES))
     color = alt.Color("method:N", title="Method", sort=order, scale=alt.Scale(domain=order, range=colors))
     shape = alt.Shape("method:N", title="Method", sort=order, scale=alt.Scale(domain=order, range=shapes))
-    base = alt.Chart(alt.InlineData(values=values))
+    everything = alt.Chart(alt.InlineData(values=[*values, *corners]))
+    base = everything.transform_filter("isValid(datum.method)")
     x = alt.X("pfr:Q", title="Prediction flip rate", scale=alt.Scale(zero=True), axis=alt.Axis(format="%"))
     y = alt.Y("cec:Q", title="Mean CEC score", scale=alt.Scale(zero=True))
+    line: dict[str, Any] = {"strokeDash": [4, 3], "color": "#666666"}
     layers = [
         base.transform_calculate(threshold=str(settings.consistency_threshold))
-        .mark_rule(strokeDash=[4, 3], color="#666666")
+        .mark_rule(**line)
         .encode(y="threshold:Q"),
+        base.transform_calculate(few=str(FEW_FLIPS)).mark_rule(**line).encode(x="few:Q"),
+        everything.transform_filter("isValid(datum.quadrant)")
+        .mark_text(fontSize=15, fontWeight="bold", color="#999999")
+        .encode(x=x, y=y, text="quadrant:N"),
         base.mark_rule().encode(x=alt.X("pfr_low:Q", title="Prediction flip rate"), x2="pfr_high:Q", y=y, color=color),
         base.mark_rule().encode(x=x, y=alt.Y("cec_low:Q", title="Mean CEC score"), y2="cec_high:Q", color=color),
         base.mark_point(size=70, filled=True, opacity=0.85).encode(x=x, y=y, color=color, shape=shape),
@@ -150,7 +172,7 @@ def _regime_bars(cells: Mapping[tuple[str, str], list[ResultRow]]) -> Any:
 
 def _by_dataset(chart: Any) -> Any:
     header = alt.Header(title=None, labelFontSize=13, labelFontWeight="bold")
-    return _configured(chart.facet(alt.Facet("dataset:N", header=header, sort=None), columns=2))
+    return _configured(chart.facet(alt.Facet("dataset:N", header=header, sort=list(DATASET_NAMES.values())), columns=2))
 
 
 def _configured(chart: Any) -> Any:

@@ -594,6 +594,7 @@ def run_protocol(
             "dataset": data.name,
             "n_people": len(data),
             "n_columns": data.X.shape[1],
+            "positive_share": round(float(data.y.mean()), 4),
             "source": data.source,
             "notes": [*data.notes, *data.reservations],
             "exclusions": data.exclusions,

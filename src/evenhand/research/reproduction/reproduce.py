@@ -25,6 +25,7 @@ from evenhand.research.reproduction.charts import (
     save_chart,
     to_svg,
 )
+from evenhand.research.reproduction.claims import table_claims, table_differences
 from evenhand.research.reproduction.protocol import (
     ProtocolSettings,
     ResultRow,
@@ -33,7 +34,7 @@ from evenhand.research.reproduction.protocol import (
     run_protocol,
     versions,
 )
-from evenhand.research.reproduction.tables import PaperTable, table_ablation, table_comparison, table_main, table_pareto
+from evenhand.research.reproduction.tables import PaperTable, table_ablation, table_main, table_pareto
 from evenhand.system.files import write_text
 
 
@@ -235,7 +236,8 @@ def write_outputs(
     odds_alone = (0.0, settings.equalized_odds_weight)
     has_ablation = any((row.cec_weight, row.equalized_odds_weight) == odds_alone for row in german)
     grid = [row for row in rows if row.method == "cec" and row.cec_weight == 0.1]
-    tables = [table_main(rows, settings), table_comparison(rows, settings), table_pareto(rows, settings)]
+    makers = (table_claims, table_differences, table_main, table_pareto)
+    tables = [make(rows, settings) for make in makers]
     charts = {
         "pfr_cec": ("Flip rate and CEC score of each method", chart_pfr_cec(rows, settings)),
         "regimes": ("Regimes of each method", chart_regimes(rows, settings)),

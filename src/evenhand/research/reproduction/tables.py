@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ablation_weights
-from evenhand.searching.choice import mean_interval
 from evenhand.system.files import write_text
 
 METHOD_NAMES = {
@@ -182,37 +181,6 @@ def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Paper
         tuple(records),
         (
             "Dominated: another method is strictly better in all three. In parentheses the paper's count of 5.",
-            *settings_notes(settings),
-        ),
-    )
-
-
-def table_comparison(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
-    """CEC of each method minus that of the unconstrained network, paired over folds, with a 95% interval."""
-    cells = by_method(rows, settings)
-    records, body = [], []
-    for (dataset, method), found in cells.items():
-        plain = {row.fold: row for row in cells.get((dataset, "unconstrained"), [])}
-        pairs = [(row, plain[row.fold]) for row in found if row.fold in plain]
-        if method == "unconstrained" or not pairs:
-            continue
-        differences = [own.metrics["cec"] - other.metrics["cec"] for own, other in pairs]
-        test_share = float(np.mean([own.metrics["n_test"] / own.metrics["n_train"] for own, _ in pairs]))
-        change = mean_interval(np.asarray(differences), test_share)
-        verdict = "lower" if change.high < 0 else "higher" if change.low > 0 else "no difference shown"
-        ends = {"low": change.low, "high": change.high}
-        records.append({"dataset": dataset, "method": method, "difference": change.value, **ends, "verdict": verdict})
-        interval = f"[{_number(change.low, '+')}, {_number(change.high, '+')}]"
-        body.append((dataset_name(dataset), method_name(method), _number(change.value, "+"), interval, verdict))
-    return PaperTable(
-        "table_comparison",
-        "CEC score of each method minus that of the unconstrained network",
-        ("Dataset", "Method", "Difference", "95% interval", "CEC is"),
-        tuple(body),
-        tuple(records),
-        (
-            "Paired over folds; the interval is Student's with the variance increased for overlapping training folds "
-            "(Nadeau and Bengio).",
             *settings_notes(settings),
         ),
     )
