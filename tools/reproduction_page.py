@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import textwrap
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -119,6 +120,15 @@ class Page:
         """How many lines or cells agree, differ and cannot be decided."""
         return Counter(r["verdict"] for r in self.tables[name].records if not datasets or r["dataset"] in datasets)
 
+    def claim(self, words: str, dataset: str) -> float:
+        """Our number of a claim that begins with these words."""
+        (found,) = [
+            record["ours"]
+            for record in self.tables["table_claims"].records
+            if record["claim"].startswith(words) and record["dataset"] == dataset
+        ]
+        return float(found)
+
     def ablation(self) -> str:
         """How many cells of the ablation do not differ."""
         own = [r for r in self.tables["table_differences"].records if r["method"].startswith("pred")]
@@ -188,7 +198,27 @@ def page_text() -> str:
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, keep_trailing_newline=True
     )
     page = Page()
-    return templates.get_template("reproduction.md.jinja").render(page=page, mean=page.mean, paper=page.paper)
+    text = templates.get_template("reproduction.md.jinja").render(page=page, mean=page.mean, paper=page.paper)
+    blocks = re.split(r"(^```.*?^```$)", text, flags=re.MULTILINE | re.DOTALL)
+    return "".join(block if block.startswith("```") else _wrapped(block) for block in blocks)
+
+
+def _wrapped(text: str) -> str:
+    """Paragraphs and items of lists in lines of equal length."""
+    lines: list[str] = []
+    for line in text.split("\n"):
+        continues = bool(lines and lines[-1]) and not re.match(r"[|#!]|- |$", line)
+        if continues and not re.match(r"[|#!]", lines[-1]):
+            lines[-1] += f" {line.strip()}"
+        else:
+            lines.append(line)
+    plain = {"break_on_hyphens": False, "break_long_words": False, "width": 120}
+    return "\n".join(
+        line
+        if re.match(r"[|#!]|$", line)
+        else textwrap.fill(line, subsequent_indent="  " * line.startswith("- "), **plain)
+        for line in lines
+    )
 
 
 def main() -> None:
