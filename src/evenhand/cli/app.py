@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -19,6 +20,8 @@ from evenhand.exceptions import EvenhandError, EvenhandWarning
 from evenhand.system import __version__
 from evenhand.system.terminal import outlive_readers, silence
 
+_ENDED = 143  # by SIGTERM
+_NO_MEMORY = "There is not enough memory on this machine; read the people in batches (--stream), or use fewer columns."
 _FAULT = 70  # EX_SOFTWARE of sysexits.h: not the code of a crossed gate
 
 app = typer.Typer(
@@ -69,8 +72,15 @@ def versions() -> None:
 
 
 def main() -> NoReturn:
-    """Run the command line. Exit codes: 0 done, 1 gate crossed, 2 bad input, 70 bug in evenhand, 130 interrupted."""
+    """Run the command line. Exit codes: 0 done, 1 gate crossed, 2 bad input, 70 bug, 130 interrupted, 143 ended."""
     code: object = 0
+    ended: list[int] = []
+
+    def end(number: int, _frame: object) -> None:
+        ended.append(number)
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, end)
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     outlive_readers()
     # By default, torch's threads wait for each other in a busy loop: beside other work, that can double the CPU time.
@@ -92,13 +102,19 @@ def main() -> NoReturn:
     except (KeyboardInterrupt, typer.Abort):
         say("Interrupted.", err=True)
         code = INTERRUPTED
+    except MemoryError:
+        _fail(_NO_MEMORY)
     except Exception as error:  # wrong options: the parser's own messages
+        if "allocate memory" in str(error):  # of torch
+            _fail(_NO_MEMORY)
         if not hasattr(error, "format_message"):
             traceback.print_exc()
             say("This is a bug in evenhand: please report it with the lines above.", err=True)
             sys.exit(_FAULT)
         _fail(error.format_message())
-    sys.exit(code if isinstance(code, int) else 0)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    sys.exit(_ENDED if ended else code if isinstance(code, int) else 0)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:

@@ -154,6 +154,35 @@ def written_together(folder: str | os.PathLike[str]) -> Iterator[Path]:
         shutil.rmtree(stage, ignore_errors=True)
 
 
+@contextmanager
+def only_one(folder: Path) -> Iterator[None]:
+    """Hold a folder that exists: a second audit of this machine that asks for it meanwhile is refused.
+
+    Raises
+    ------
+    InvalidInputError
+        If another audit holds it. Systems without such locks hold nothing.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not on Windows
+        yield
+        return
+    held = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InvalidInputError(
+                f"Another audit is writing to {str(folder)!r}: wait until it ends, or choose a different folder."
+            ) from None
+        except OSError:  # a file system without locks
+            pass
+        yield
+    finally:
+        os.close(held)
+
+
 def temporary_path(path: Path) -> Path:
     """A unique hidden name next to `path` that identifies the process and machine it belongs to."""
     return path.with_name(f".{path.stem}.{_machine()}-{os.getpid()}-{secrets.token_hex(4)}{path.suffix}")

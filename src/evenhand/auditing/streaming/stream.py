@@ -58,7 +58,7 @@ from evenhand.inputs.tables.open import name_of_input
 from evenhand.inputs.tables.raw import shown
 from evenhand.inputs.validation import check_columns, check_group_names
 from evenhand.models.dispatch import input_columns
-from evenhand.system.files import write_atomically
+from evenhand.system.files import only_one, write_atomically
 from evenhand.system.processes import Processes, Workers
 from evenhand.system.terminal import progress as shown_progress
 from evenhand.system.threads import MOST_THREADS, Crew, Threads, n_cores, one_thread_each, return_freed_memory
@@ -130,7 +130,7 @@ def audit_stream(
     Raises
     ------
     InvalidInputError, InvalidTypeError
-        If the input cannot be audited, or `out` holds a different audit than the one to resume.
+        If the input cannot be audited, or `out` holds a different audit than the one to resume, or is in use.
     DataFileError
         If a file cannot be read, or its columns differ from those of the first.
     MissingExtraError
@@ -163,68 +163,69 @@ def audit_stream(
     how = replace(how, **{f.name: rest.pop(f.name) for f in fields_of(how) if f.name in rest})
     options = options_of("eh.audit_stream", options, rest, financial_features, audit_stream)
     store = Store.prepared(Path(out))
-    raw = open_table(at_rest(source, how, store, roles.ids), reading, folder=store.folder)
-    named = input_columns(model) if roles.features is None else roles.features
-    used = Columns.among(
-        raw.schema.names,
-        label or "",
-        group,
-        replace(roles, features=None if named is None else tuple(named)),
-        financial=options.financial_features,
-        favorable=options.favorable,
-    )
-    batch_rows = how.batch_rows
-    if batch_rows is None and (how.device or "").startswith("cuda"):
-        batch_rows = _GPU_ROWS
-    content = raw.fingerprint()
-    versions = {"source version": raw.version} if raw.version else {}
-    spool = store.folder / f"source-{fingerprint_plain([content, asdict(reading), used.needed])}.parquet"
-    file = typed(raw, used.needed, reading)
-    with writing(store.folder, "nothing has been audited yet"):
-        people = open_source(file, batch_rows, spool)
-    how = replace(how, batch_rows=people.batch_rows)
-    asked = (*options.financial_features, *roles.keep_inputs, *(roles.features or ()))
-    first = pd.DataFrame()
-    if checked := unasked(used, asked):
-        first = read_rows(people, np.arange(min(people.n_rows, CHECKED_ROWS)), checked).to_pandas(use_threads=False)
-    used, left_out = without_unfit(used, first, asked=asked, is_named=named is not None)
-    on_label = notes_on_label(label, roles.positive_label or options.favorable)
-    work, table, origin, notes = _planned(model, used, people, store, reference, reading, options, how)
-    check_resumable(
-        store,
-        work.fitted,
-        resume=how.resume,
-        source=content,
-        reference=fingerprint_table(table.to_pandas()),
-        settings={
-            # Limits and the reference group do not affect batches.
-            **{
-                name: value
-                for name, value in work.fitted.settings.of_metrics.items()
-                if name not in ("limits", "reference_group")
+    with only_one(store.folder):
+        raw = open_table(at_rest(source, how, store, roles.ids), reading, folder=store.folder)
+        named = input_columns(model) if roles.features is None else roles.features
+        used = Columns.among(
+            raw.schema.names,
+            label or "",
+            group,
+            replace(roles, features=None if named is None else tuple(named)),
+            financial=options.financial_features,
+            favorable=options.favorable,
+        )
+        batch_rows = how.batch_rows
+        if batch_rows is None and (how.device or "").startswith("cuda"):
+            batch_rows = _GPU_ROWS
+        content = raw.fingerprint()
+        versions = {"source version": raw.version} if raw.version else {}
+        spool = store.folder / f"source-{fingerprint_plain([content, asdict(reading), used.needed])}.parquet"
+        file = typed(raw, used.needed, reading)
+        with writing(store.folder, "nothing has been audited yet"):
+            people = open_source(file, batch_rows, spool)
+        how = replace(how, batch_rows=people.batch_rows)
+        asked = (*options.financial_features, *roles.keep_inputs, *(roles.features or ()))
+        first = pd.DataFrame()
+        if checked := unasked(used, asked):
+            first = read_rows(people, np.arange(min(people.n_rows, CHECKED_ROWS)), checked).to_pandas(use_threads=False)
+        used, left_out = without_unfit(used, first, asked=asked, is_named=named is not None)
+        on_label = notes_on_label(label, roles.positive_label or options.favorable)
+        work, table, origin, notes = _planned(model, used, people, store, reference, reading, options, how)
+        check_resumable(
+            store,
+            work.fitted,
+            resume=how.resume,
+            source=content,
+            reference=fingerprint_table(table.to_pandas()),
+            settings={
+                # Limits and the reference group do not affect batches.
+                **{
+                    name: value
+                    for name, value in work.fitted.settings.of_metrics.items()
+                    if name not in ("limits", "reference_group")
+                },
+                **asdict(used),
+                **asdict(reading),
+                "batch_rows": how.batch_rows,
+                "reference_people": how.reference_people if reference is None else None,
+                "evidence_people": how.evidence_people,
+                **versions,
             },
-            **asdict(used),
-            **asdict(reading),
-            "batch_rows": how.batch_rows,
-            "reference_people": how.reference_people if reference is None else None,
-            "evidence_people": how.evidence_people,
-            **versions,
-        },
-    )
-    with Workers(n_cores() if how.n_jobs is None else how.n_jobs) as pool:
-        run_batches(work, how, progress, pool)
-        if raw.fingerprint() != content:
-            raise DataFileError(f"{raw.where} changed while it was audited; audit it again, in a different folder.")
-        return_freed_memory()
-        hashes, warnings = {"source files": content, **versions}, (*people.columns.notes, *on_label, *left_out)
-        try:
-            return _finished(work, how, progress, pool, origin, notes, hashes, warnings)
-        except BrokenExecutor as lost:
-            raise StreamError(
-                f"A worker was lost after the last batch ({type(lost).__name__}: {first_line(lost)}); it may have run "
-                f"out of memory: all {len(people.batches)} batches are kept, so use fewer workers, and continue with "
-                "`resume=True` (--resume)."
-            ) from lost
+        )
+        with Workers(n_cores() if how.n_jobs is None else how.n_jobs) as pool:
+            run_batches(work, how, progress, pool)
+            if raw.fingerprint() != content:
+                raise DataFileError(f"{raw.where} changed while it was audited; audit it again, in a different folder.")
+            return_freed_memory()
+            hashes, warnings = {"source files": content, **versions}, (*people.columns.notes, *on_label, *left_out)
+            try:
+                return _finished(work, how, progress, pool, origin, notes, hashes, warnings)
+            except BrokenExecutor as lost:
+                raise StreamError(
+                    f"A worker was lost after the last batch ({type(lost).__name__}: {first_line(lost)}); it may have "
+                    f"run out of memory: all {len(people.batches)} batches are kept, so use fewer workers, and "
+                    "continue with `resume=True` (--resume)."
+                ) from lost
 
 
 def _planned(
