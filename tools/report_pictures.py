@@ -13,7 +13,7 @@ from pathlib import Path
 from playwright.sync_api import sync_playwright
 
 FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--no-first-run"]
-SIZES = {"report-wide": (1440, 1050), "report-narrow": (390, 1200)}
+SIZES = {"report-wide": (1440, 900), "report-narrow": (390, 844)}
 
 
 def main(report: Path, folder: Path) -> None:
@@ -25,12 +25,12 @@ def main(report: Path, folder: Path) -> None:
         for name, (width, height) in SIZES.items():
             page = browser.new_page(viewport={"width": width, "height": height})
             page.goto(report.resolve().as_uri())
-            page.wait_for_selector("svg.marks")
+            page.wait_for_selector("html[data-drawn]")
             page.screenshot(path=folder / f"{name}.png")
             page.close()
         page = browser.new_page()
         page.goto(report.resolve().as_uri())
-        page.wait_for_selector("svg.marks")
+        page.wait_for_selector("html[data-drawn]")
         page.pdf(path=folder / "report.pdf", format="A4")
         browser.close()
 

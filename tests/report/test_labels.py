@@ -250,3 +250,12 @@ def test_crossed_groups_are_named_by_their_parts():
         "AGE": ["over 62", "up to 62"],
     }
     assert alone["SEX"]["reference"] in ("men", "women")
+
+
+def test_charts_show_in_notebooks_without_a_network(labeled):
+    for chart in (labeled.plot.score_gap(), labeled.plot.regimes()):
+        (kind, drawing), *rest = chart._repr_mimebundle_().items()
+        assert (kind, rest) == ("image/svg+xml", [])
+        assert drawing.startswith("<svg")
+        assert "<script" not in drawing
+        assert chart.to_dict()["$schema"]  # still Altair's: it can be changed and saved

@@ -23,10 +23,33 @@ from evenhand.report.drawing import (
     lines_of,
     quantity,
     save,
+    specification,
+    svg_of,
     tooltips,
 )
 from evenhand.report.formatting import decimal, shortened
 from evenhand.report.section import AuditChart
+
+
+def _drawing(chart: Any, include: Any = None, exclude: Any = None) -> dict[str, Any]:
+    """A chart as notebooks show it: Altair's own form would fetch scripts from elsewhere."""
+    return {"image/svg+xml": svg_of(specification(chart))}
+
+
+class _Chart(alt.Chart):
+    _repr_mimebundle_ = _drawing
+
+
+class _LayerChart(alt.LayerChart):
+    _repr_mimebundle_ = _drawing
+
+
+def drawn_offline(chart: alt.Chart) -> alt.Chart:
+    """The same chart, which notebooks show without a network."""
+    shown = chart.copy(deep=False)
+    # Altair keeps what is set on a chart as a part of its specification.
+    object.__setattr__(shown, "__class__", _Chart if type(chart) is alt.Chart else _LayerChart)
+    return shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +79,7 @@ class Plots:
         chart = self.charts[name]
 
         def draw() -> alt.Chart:
-            return chart.drawn(self.summary)
+            return drawn_offline(chart.drawn(self.summary))
 
         draw.__name__, draw.__doc__ = name, chart.draw.__doc__
         return draw
@@ -90,7 +113,7 @@ class Plots:
         wanted = others[0] if other_group is None else other_group
         if wanted not in others:
             raise InvalidInputError(f"Person {person} has no scored pair in {wanted!r}, only in {sorted(others)}.")
-        return _pair(sample, others.index(wanted))
+        return drawn_offline(_pair(sample, others.index(wanted)))
 
     def save(self, folder: str | os.PathLike[str], formats: Sequence[str] = ("svg",)) -> list[Path]:
         """Write every chart that has something to draw, and return the paths.
