@@ -196,9 +196,8 @@ def test_a_chart_can_be_saved_in_dark_colors(result, tmp_path):
 
 
 def test_charts_show_in_notebooks(result):
-    bundle = result.plot.shares()._repr_mimebundle_()
-    content = bundle[0] if isinstance(bundle, tuple) else bundle
-    assert "text/html" in content or any("vegalite" in kind for kind in content)
+    content = result.plot.shares()._repr_mimebundle_()
+    assert list(content) == ["image/svg+xml"]  # a drawing, which fetches nothing
 
 
 # Colors: contrast by WCAG 2, differences in CIELAB as seen with each kind of color vision (Machado and others, 2009).
