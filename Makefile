@@ -51,7 +51,7 @@ fuzz: $(VENV)/.dev  ## 20,000 damaged or hostile models, tables, lakes, settings
 browser: $(VENV)/.dev  ## the report in Chromium: layout, keyboard, explorer, print, speed: one to two minutes
 	@test -n "$$EVENHAND_CHROMIUM" || command -v chromium >/dev/null || { \
 	  echo "make browser needs Chromium: install the packages chromium and poppler-utils, or set EVENHAND_CHROMIUM to its path." >&2; exit 1; }
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m browser tests/browser
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "browser and not slow" tests/browser
 
 $(VENV)/.spark: $(VENV)/.dev
 	@command -v java >/dev/null || { \

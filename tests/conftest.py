@@ -183,8 +183,8 @@ def app_of():
             yield process.stdout.readline().split()[-1]
         finally:
             process.send_signal(signal.SIGINT)
-            assert process.wait(30) == 0
             process.stdout.close()
+            assert process.wait(30) == 0
 
     return running
 

@@ -118,7 +118,7 @@ def test_every_answer_forbids_scripts_of_others_frames_and_caches(ask):
 
 def test_a_report_is_alone_in_its_sandbox(ask):
     policy = ask("/page/past/report.html")[1]["content-security-policy"]
-    assert policy.startswith("sandbox allow-scripts allow-downloads;")
+    assert policy.startswith("sandbox allow-scripts;")
     assert "allow-same-origin" not in policy
     assert "default-src 'none'" in policy
     assert "connect-src" not in policy

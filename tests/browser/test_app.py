@@ -1,6 +1,7 @@
 """The whole way of an analyst through `evenhand app`."""
 
 import json
+import pickle
 import re
 import subprocess
 import sys
@@ -9,13 +10,18 @@ from urllib.parse import urlsplit
 
 import numpy as np
 import pandas as pd
+import psutil
 import pytest
+import skops.io
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 pytestmark = pytest.mark.browser
 
 
 def messy(n=400, seed=0):
-    """A table as banks export it: a title, an index, money as text, sentinels."""
+    """A table as banks export it: a title, an index, money as text, sentinels, two spellings of a group."""
     rng = np.random.default_rng(seed)
     income, debt = rng.lognormal(10.5, 0.4, n).round(), rng.lognormal(9, 0.6, n).round()
     sex = rng.choice(["female", "male"], n)
@@ -26,7 +32,7 @@ def messy(n=400, seed=0):
             "income": [f"${value:,.0f}" for value in income],
             "debt": debt,
             "years_employed": np.where(rng.random(n) < 0.05, -999, rng.integers(0, 30, n)),
-            "sex": sex,
+            "sex": np.where(rng.random(n) < 0.1, np.char.capitalize(sex), sex),
             "repaid": np.where(paid == 1, "yes", "no"),
         }
     )
@@ -99,6 +105,9 @@ def test_from_a_messy_file_to_the_same_numbers_as_the_command_line(tab, folder):
         "repaid": "label",
     }
     assert "numbers the rows from 0 to 399" in page.text_content(".roles")
+    assert page.is_checked("text=Read 'Female' as 'female'")
+    assert not page.is_checked("text=Read '-999' in years_employed as missing")
+    page.check("text=Read '-999' in years_employed as missing")
     page.check("text=Word memo")
     page.check("text=Evidence pack")
     page.click("text=Next: confirm")
@@ -145,7 +154,7 @@ def test_from_a_messy_file_to_the_same_numbers_as_the_command_line(tab, folder):
 
 def test_two_audits_are_compared(tab, folder):
     for seed, name in enumerate(("march", "april")):
-        messy(300, seed).to_csv(folder / "month.csv", index=False)
+        messy(300, seed).assign(sex=lambda table: table["sex"].str.lower()).to_csv(folder / "month.csv", index=False)
         words = ["--label", "repaid", "--positive-label", "yes", "--group", "sex", "--financial", "income,debt"]
         subprocess.run(
             [sys.executable, "-m", "evenhand", "audit", "month.csv", *words, "--out", name],
@@ -222,6 +231,31 @@ def test_an_upload_is_deleted_unless_it_is_kept(tab, folder):
     assert (folder / "dropped.csv").read_bytes() == table
 
 
+def test_a_model_is_dropped_and_a_pickle_is_refused(tab, folder):
+    table = (
+        messy(300).drop(columns="Unnamed: 0").assign(income=np.geomspace(2e4, 2e5, 300), sex=np.resize(["f", "m"], 300))
+    )
+    table["repaid"] = (np.log(table["income"]) + np.random.default_rng(0).logistic(size=300) > 11).astype(int)
+    table.to_csv(folder / "plain.csv", index=False)
+    inputs = ["income", "debt", "years_employed"]
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(table[inputs], table["repaid"])
+    page = tab()
+    new_audit(page, "with-model", "plain.csv")
+    page.set_input_files("#f-model_file", {"name": "m.pkl", "mimeType": "", "buffer": pickle.dumps(model)})
+    page.click("text=Next: confirm")
+    assert "can run any code" in page.text_content(".warning")
+    page.go_back()
+    page.set_input_files("#f-model_file", {"name": "m.skops", "mimeType": "", "buffer": skops.io.dumps(model)})
+    page.click("text=Next: confirm")
+    page.wait_for_selector("dd:has-text('High scores are good')", timeout=120_000)
+    page.click("text=Change something")
+    page.select_option("#f-favorable", "low")  # which is wrong, and told back
+    page.click("text=Next: confirm")
+    page.wait_for_selector("dd:has-text('Low scores are good')", timeout=120_000)
+    told = [int(share) for share in re.findall(r"(\d+)%", page.text_content("dd:has-text('Low scores are good')"))]
+    assert told[0] < told[1]
+
+
 def test_by_keyboard_alone(tab, folder):
     page = tab()
 
@@ -279,3 +313,40 @@ def test_every_page_fits_and_can_be_read(tab, folder, width, scheme):
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == (
             "rgb(247, 248, 250)" if scheme == "light" else "rgb(18, 21, 27)"
         )
+
+
+@pytest.mark.slow
+def test_a_table_of_a_gigabyte_is_streamed_from_where_it_is(chromium, app_of, tmp_path):
+    rng, n = np.random.default_rng(0), 100_000
+    income, debt = rng.lognormal(10.5, 0.5, n).round(2), rng.lognormal(9, 0.5, n).round(2)
+    sex, paid = rng.choice(["female", "male"], n), (np.log(income / debt) - 1.5 + rng.logistic(size=n) > 0).astype(int)
+    notes = "a clerk's remarks, which nobody reads " * 280
+    with (tmp_path / "loans.csv").open("w") as file:
+        file.write("income,debt,sex,repaid,notes\n")
+        file.writelines(f'{income[k]},{debt[k]},{sex[k]},{paid[k]},{k} "{notes}"\n' for k in range(n))
+    assert (tmp_path / "loans.csv").stat().st_size > 1 << 30
+    table = pd.DataFrame({"income": income, "debt": debt})
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(table, paid)
+    skops.io.dump(model, tmp_path / "model.skops")
+    with app_of(tmp_path) as address:
+        server = next(p for p in psutil.Process().children() if "app" in p.cmdline())
+        page = chromium.new_page()
+        page.goto(address)
+        page.click("header nav >> text=New audit")
+        page.select_option("#f-table", "loans.csv")
+        page.select_option("#f-model", "model.skops")
+        page.click("text=Next: look at the table")
+        page.click("text=Next: columns and model", timeout=600_000)
+        page.click("text=More settings")
+        assert page.is_checked("input[name=stream]")
+        page.click("text=Next: confirm")
+        page.wait_for_selector("dd:has-text('High scores are good')", timeout=600_000)
+        page.click("text=Start the audit")
+        page.wait_for_selector("progress", timeout=600_000)
+        page.click("text=Cancel", timeout=600_000)
+        page.click("text=Start again", timeout=60_000)
+        page.wait_for_selector("iframe[title=Report]", timeout=3_600_000)
+        assert server.memory_info().rss < 400 << 20
+        page.close()
+    found = json.loads((tmp_path / "audits" / "loans" / "audit.json").read_text())
+    assert found["data"]["n_people"] == n

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import csv
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from evenhand.app.runs import Run
+from evenhand.app.settings import Repair
 from evenhand.exceptions import EvenhandError
 from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables import open_table
@@ -71,11 +73,15 @@ def in_words(settings: Data, check: Data | None, trial: Data | None) -> list[tup
     groups, finances = settings.get("group", []), settings.get("financial_features", [])
     words = [("Label", f"{good} in {label} is good for the applicant." if label else "There is none.")]
     counts = (check or {}).get("groups") or {}
-    sizes = [f"{name} ({count(n)})" for name, n in counts.get("counts", {}).items()]
-    is_same = counts.get("name") == " & ".join(groups)
+    clean, sizes_of = settings.get("clean", {}), Counter[str]()
+    for name, n in counts.get("counts", {}).items():
+        sizes_of[clean.get("groups", {}).get(name, name)] += n
+    sizes = [f"{name} ({count(n)})" for name, n in sizes_of.items()]
+    is_same = counts.get("name") == " & ".join(groups) and not clean.get("bands")
     words.append(("Groups", f"Those of {' & '.join(groups)}{': ' + listed(sizes, 12) if is_same else ''}."))
     words.append(("Comparable", f"People who are alike in {listed(list(finances), 12)}."))
     words.append(("Model", _model(settings)))
+    words += [("Repair", f"{repair}.") for repair in Repair.all_in(clean)]
     if trial is not None and label:
         words.append(("Direction", direction(settings, trial)))
     return words
@@ -115,17 +121,6 @@ def direction(settings: Data, result: Data) -> str:
         f"{side} scores are good: {settings['label']} is {value} for {shares[0]} of those approved{at}, and for "
         f"{shares[1]} of those declined."
     )
-
-
-def headline(summary: Data | None) -> dict[str, str]:
-    """The headline of a result, its model and when it was made; empty texts for a file of another form."""
-    found, data = summary or {}, (summary or {}).get("data") or {}
-    verdict, when = found.get("verdict") or {}, str(found.get("created", ""))
-    return {
-        "headline": str(verdict.get("headline", "")),
-        "model": str(data.get("model", "")),
-        "when": when.replace("T", " ")[:16],
-    }
 
 
 def review(run: Run) -> list[dict[str, Any]]:

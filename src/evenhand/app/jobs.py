@@ -10,7 +10,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -115,9 +116,7 @@ class Queue:
             return self.jobs[key]
         self.jobs.pop(key, None)  # to the end of the line
         self.jobs[key] = job
-        task = asyncio.get_running_loop().create_task(self._run(job))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._do(self._run(job))
         return job
 
     def before(self, job: Job) -> int:
@@ -125,25 +124,26 @@ class Queue:
         ahead = [other for other in self.jobs.values() if other.lane == job.lane and other.is_open]
         return ahead.index(job) if job in ahead else 0
 
-    async def cancel(self, job: Job) -> None:
+    def cancel(self, job: Job) -> None:
         """End a job as Ctrl-C does; what has not ended some seconds later is killed."""
-        if job.process is None or job.state != "running":
-            job.state = "canceled" if job.is_open else job.state
-            job.changed(job)
+        if not job.is_open:
             return
         job.state = "canceled"
-        for number in _ENDING:
-            _send(job.process.pid, number)
-            try:
-                await asyncio.wait_for(job.process.wait(), _PATIENCE)
-            except TimeoutError:
-                continue
-            return
+        if job.process is None:
+            job.changed(job)
+        else:
+            self._do(_end(job.process))
 
     async def close(self) -> None:
         """End all jobs."""
-        await asyncio.gather(*(self.cancel(job) for job in self.jobs.values() if job.is_open))
+        for job in self.jobs.values():
+            self.cancel(job)
         await asyncio.gather(*self._tasks)
+
+    def _do(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)  # which the loop itself would forget
+        task.add_done_callback(self._tasks.discard)
 
     async def _run(self, job: Job) -> None:
         async with self._lanes.setdefault(job.lane, asyncio.Lock()):
@@ -160,6 +160,8 @@ class Queue:
                 stderr=subprocess.PIPE,
                 **_APART,
             )
+            if not job.is_open:  # canceled while the process was started
+                self._do(_end(job.process))
             job.changed(job)
             rest = b""
             assert job.process.stderr is not None
@@ -175,6 +177,14 @@ class Queue:
                     f"Error: The command ended with code {code}. Its last lines are above, if it wrote any."
                 )
             job.changed(job)
+
+
+async def _end(process: asyncio.subprocess.Process) -> None:
+    for number in _ENDING:
+        with suppress(ProcessLookupError, TimeoutError):
+            _send(process.pid, number)
+            await asyncio.wait_for(process.wait(), _PATIENCE)
+            return
 
 
 # A group of its own: Ctrl-C in the terminal ends the server, which then ends its commands.

@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import tomllib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -95,12 +96,19 @@ class Folder:
                         left.append((Path(entry.path), depth + 1))
 
     def files(self, endings: tuple[str, ...]) -> list[tuple[str, int]]:
-        """Names and sizes of files that end like this and are not results of an audit."""
+        """Names and sizes of files that end like this and are not results of an audit; also of folders of Parquet."""
         entries = [entry for entry in self.entries() if entry.is_file()]
         results = {Path(entry.path).parent for entry in entries if entry.name in ("audit.json", _FACTS)}
         found = [entry for entry in entries if entry.name.lower().endswith(endings)]
-        kept = [entry for entry in found if not results & {*Path(entry.path).parents}]
-        return [(self.name(Path(entry.path)), entry.stat().st_size) for entry in kept]
+        sizes = Counter[Path]()
+        for entry in found:
+            path = Path(entry.path)
+            if not results & {*path.parents}:
+                sizes[path] += entry.stat().st_size
+                folder = next(parent for parent in path.parents if "=" not in parent.name)
+                if path.suffix == ".parquet" and folder != self.root:
+                    sizes[folder] += entry.stat().st_size
+        return [(self.name(path), size) for path, size in sizes.items()]
 
     def runs(self) -> list[Run]:
         """Audits in the folder, the latest first."""
@@ -185,6 +193,8 @@ class Run:
         OutsideError
             If it is not there.
         """
+        if "table" not in self.facts:
+            raise OutsideError(f"The audit {self.name!r} was not made here, so its table is not known.")
         return self.folder.name(self.folder.path(self.facts["table"], is_upload=True))
 
     @property
@@ -192,7 +202,7 @@ class Run:
         """Whether its table is there; one that was uploaded and not kept is deleted after the audit."""
         try:
             return bool(self.table)
-        except (OutsideError, KeyError):
+        except OutsideError:
             return False
 
     @property
@@ -238,9 +248,20 @@ class Run:
         return _json(self.path / "check.json")
 
     @property
+    def has_result(self) -> bool:
+        """Whether it is done."""
+        return (self.path / "audit.json").is_file()
+
+    @property
     def summary(self) -> dict[str, Any] | None:
         """The result, or None if there is none."""
         return _json(self.path / "audit.json")
+
+    @property
+    def headline(self) -> dict[str, str]:
+        """The headline of the result, its model, and when it was made."""
+        path = self.path / "audit.json"
+        return _headline(path, path.stat().st_mtime_ns) if path.is_file() else {}
 
     @property
     def command(self) -> tuple[str, ...]:
@@ -295,13 +316,16 @@ def _free(path: Path) -> Path:
 def _json(path: Path) -> dict[str, Any] | None:
     """The content of a JSON file; None if it is missing, too large or something else."""
     with suppress(OSError, ValueError, RecursionError):
-        about = path.stat()
-        if about.st_size <= _MOST_JSON:
-            return _parsed(path, about.st_mtime_ns, about.st_size)
+        if path.stat().st_size <= _MOST_JSON:
+            found = json.loads(path.read_text(encoding="utf-8"))
+            return found if isinstance(found, dict) else None
     return None
 
 
-@lru_cache(maxsize=64)
-def _parsed(path: Path, changed: int, size: int) -> dict[str, Any] | None:
-    found = json.loads(path.read_text(encoding="utf-8"))
-    return found if isinstance(found, dict) else None
+@lru_cache(maxsize=4096)
+def _headline(path: Path, changed: int) -> dict[str, str]:
+    """What the list of audits says of one; empty texts for a file of another form."""
+    found = _json(path) or {}
+    verdict, data = (found[key] if isinstance(found.get(key), dict) else {} for key in ("verdict", "data"))
+    when = str(found.get("created", "")).replace("T", " ")[:16]
+    return {"headline": str(verdict.get("headline", "")), "model": str(data.get("model", "")), "when": when}

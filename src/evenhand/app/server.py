@@ -6,6 +6,7 @@ import asyncio
 import hmac
 import secrets
 import shlex
+import shutil
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -26,7 +27,7 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evenhand.app.content import Preview, headline, in_words, reasons, review
+from evenhand.app.content import Preview, in_words, reasons, review
 from evenhand.app.jobs import Job, Queue
 from evenhand.app.runs import MODELS, Folder, OutsideError, Run, plain_name
 from evenhand.app.settings import (
@@ -35,8 +36,10 @@ from evenhand.app.settings import (
     OUTPUT,
     READING,
     ROLES,
+    Repair,
     role_of,
     shown_value,
+    with_repairs,
     with_roles,
     with_values,
 )
@@ -51,6 +54,7 @@ MOST_BYTES = 1 << 30
 """Largest upload."""
 
 _MOST_FIELDS = 20_000
+_MOST_ROWS = 20_000  # of a large table, to check it and to take a first look
 _HEADERS = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; "
     "connect-src 'self'; frame-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
@@ -62,7 +66,7 @@ _HEADERS = {
 }
 # A report is a page with scripts of its own: it gets an origin of its own, too, and cannot ask for anything.
 _IN_A_SANDBOX = (
-    "sandbox allow-scripts allow-downloads; default-src 'none'; script-src 'unsafe-inline'; "
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; form-action 'none'; frame-ancestors 'self'; base-uri 'none'"
 )
 _STATIC = {"app.js": "text/javascript", "style.css": "text/css"}
@@ -157,17 +161,16 @@ class Pages:
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
             yield
             await self.queue.close()
+            shutil.rmtree(self.folder.uploads.path, ignore_errors=True)
 
-        handlers: Mapping[Any, Any] = {EvenhandError: self.refused, HTTPException: self.refused}
+        handlers: Mapping[Any, Any] = dict.fromkeys((EvenhandError, HTTPException, OSError), self.refused)
         return Starlette(routes=routes, lifespan=lifespan, exception_handlers=handlers)
 
     # What is shown
 
     async def home(self, request: Request) -> Response:
-        audits = [
-            {"run": run, "state": self.state(run), "summary": run.summary, **headline(run.summary)}
-            for run in await asyncio.to_thread(self.folder.runs)
-        ]
+        runs = await asyncio.to_thread(lambda: [(run, run.headline) for run in self.folder.runs()])
+        audits = [{"run": run, "state": self.state(run), **words} for run, words in runs]
         compared = [Path(entry.path) for entry in self.folder.entries() if Path(entry.path).parent.name == _COMPARISONS]
         names = [path.stem for path in compared]
         return _page("home", "Audits", {"folder": self.folder, "audits": audits, "compared": names})
@@ -200,11 +203,14 @@ class Pages:
             "models": sorted({name for name, _ in models} | {settings.get("model", "")} - {""}),
             **{"roles": ROLES, "reasons": reasons(run.check), "settings": settings},
             **{"direction": DIRECTION, "output": OUTPUT, "more": MORE},
+            "repairs": [(one, one in Repair.all_in(settings.get("clean", {}))) for one in _repairs(run)],
         }
         return _page("columns", "Columns and model", {"run": run, "step": 2, **values})
 
     async def confirm(self, request: Request) -> Response:
         run = self.run(request)
+        if not run.settings:
+            return _to(f"/file/{run.name}")
         job = self.job(f"trial:{run.name}")
         looked = run.trial.summary if job["job"] and not job["job"].is_open else None
         values = {
@@ -222,7 +228,7 @@ class Pages:
         values = {
             "said": job["job"].said if job["job"] else run.facts.get("said", []),
             "command": shlex.join(("evenhand", *run.command)) if run.has_table else "",
-            **headline(run.summary),
+            **run.headline,
         }
         return _page("audit", run.name.rpartition("/")[2], {"run": run, "step": 4, "state": state, **values, **job})
 
@@ -277,7 +283,7 @@ class Pages:
             return self.folder.name(
                 self.folder.save(upload.file, upload.filename, endings, is_kept=bool(form.get("keep")))
             )
-        return self.folder.name(self.folder.path(chosen)) if chosen else ""
+        return self.folder.name(self.folder.path(chosen, is_upload=True)) if chosen else ""
 
     async def read_again(self, request: Request) -> Response:
         run = self.run(request)
@@ -289,13 +295,15 @@ class Pages:
     def _check(self, run: Run) -> None:
         """Check the table, which also proposes the settings."""
         options = {key: ",".join(value) if isinstance(value, list) else value for key, value in run.reading.items()}
-        given = [f"--{key}={value}" for key, value in options.items()]
+        given = [f"--{key}={value}" for key, value in options.items()] + _first_rows(run)
 
         def changed(job: Job) -> None:
             if job.state == "done":
+                # An audit with two spellings of a group, or with a number as the group, is refused: mend that.
+                needed = [repair for repair in Repair.all_in((run.check or {})["clean"]) if repair.key != "missing"]
                 own = {"model": run.facts.get("model", ""), "stream": run.is_large}
                 own = {key: value for key, value in own.items() if value}
-                run.write_settings({**run.settings, **run.reading, **own})
+                run.write_settings(with_repairs({**run.settings, **own}, needed))
 
         (run.path / "check.json").unlink(missing_ok=True)
         self.queue.add(f"check:{run.name}", Job(("check", run.table, *given, "--out", run.name), "short", changed))
@@ -308,13 +316,14 @@ class Pages:
         async with request.form(max_files=1, max_fields=_MOST_FIELDS) as form:
             roles = {row["column"]: str(form.get(f"role-{k}", "")) for k, row in enumerate(found["columns"])}
             settings = with_values(with_roles(run.settings, roles), (*DIRECTION, *OUTPUT, *MORE), form)
+            settings = with_repairs(settings, [one for k, one in enumerate(_repairs(run)) if form.get(f"repair-{k}")])
             model = await asyncio.to_thread(self._given, form, "model", MODELS)
         settings = {key: value for key, value in settings.items() if key != "model"} | (
             {"model": model} if model else {}
         )
         if self.state(run) in ("waiting", "running"):
             raise InvalidInputError("This audit is running: cancel it before you change its settings.")
-        if run.summary is not None or run.has_batches:  # an audit that exists is not changed
+        if run.has_result or run.has_batches:  # an audit that exists is not changed
             run = run.again()
         run.write_settings(settings)
         self._try(run)
@@ -322,14 +331,21 @@ class Pages:
 
     def _try(self, run: Run) -> None:
         """Audit a few people, to say how labels and scores are understood before the audit starts."""
-        if run.is_large:
-            return
         trial = run.trial
         unused = ("stream", "memo", "pack", "regressions", "fail_on", "quick")
         settings = {key: value for key, value in run.settings.items() if key not in unused}
         (trial.path / "audit.json").unlink(missing_ok=True)
         config = write_text(trial.path / "audit.toml", toml_text(settings))
-        arguments = ("audit", run.table, "--config", str(config), "--quick", "--out", str(trial.path))
+        arguments = (
+            "audit",
+            run.table,
+            "--config",
+            str(config),
+            "--quick",
+            "--out",
+            str(trial.path),
+            *_first_rows(run),
+        )
         self.queue.add(f"trial:{run.name}", Job(arguments, "short"))
 
     async def start(self, request: Request) -> Response:
@@ -337,7 +353,7 @@ class Pages:
         if self.state(run) in ("draft", "failed", "canceled", "stopped"):
             trial = self.queue.jobs.get(f"trial:{run.name}")
             if trial is not None:
-                await self.queue.cancel(trial)
+                self.queue.cancel(trial)
             self.queue.add(f"audit:{run.name}", Job(run.command, "audits", partial(_note, run)))
         return _to(f"/audit/{run.name}")
 
@@ -345,14 +361,14 @@ class Pages:
         run = self.run(request)
         job = self.queue.jobs.get(f"audit:{run.name}")
         if job is not None:
-            await self.queue.cancel(job)
+            self.queue.cancel(job)
         return _to(f"/audit/{run.name}")
 
     async def compare(self, request: Request) -> Response:
         async with request.form() as form:
             runs = [self.folder.run(str(name)) for name in form.getlist("audit")]
             is_forced = bool(form.get("anyway"))
-        runs = sorted((run for run in runs if run.summary is not None), key=lambda run: run.changed)
+        runs = sorted((run for run in runs if run.has_result), key=lambda run: run.changed)
         if len(runs) < 2:
             raise InvalidInputError("Choose two or more finished audits to compare.")
         name = plain_name("-and-".join(run.name.rpartition("/")[2] for run in runs))
@@ -388,7 +404,7 @@ class Pages:
         before = run.facts.get("state", "")
         if before == "running":
             return "running" if run.is_running_elsewhere else "stopped"
-        return "done" if run.summary is not None else before or "draft"
+        return "done" if run.has_result else before or "draft"
 
 
 _COMPARISONS = "comparisons"
@@ -399,6 +415,17 @@ def _note(run: Run, job: Job) -> None:
     run.note(state=job.state, said=job.said, process=job.process.pid if job.process else 0)
     if job.state == "done":
         run.discard_upload()
+
+
+def _first_rows(run: Run) -> list[str]:
+    """The option with which a large table is not read whole before its audit."""
+    return [f"--rows={_MOST_ROWS}"] if run.is_large else []
+
+
+def _repairs(run: Run) -> list[Repair]:
+    """What `check` proposes to mend, and what the settings mend already."""
+    tables = ((run.check or {}).get("clean", {}), run.settings.get("clean", {}))
+    return list(dict.fromkeys(repair for clean in tables for repair in Repair.all_in(clean)))
 
 
 def _to(address: str) -> Response:
@@ -440,14 +467,19 @@ def serve(folder: Path, *, port: int = 0, ready: Callable[[str], None] = print, 
     with socket.socket() as listening:
         if sys.platform != "win32":  # there, it would let others listen on the same port
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind(("127.0.0.1", port))
+        try:
+            listening.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise InvalidInputError(
+                f"Port {port} cannot be used: {error.strerror}; choose another with --port."
+            ) from None
         listening.listen()  # whoever asks before the server runs is answered then
         port = listening.getsockname()[1]
         pages = Pages(Folder(root, PrivateFolder()), Queue(root))
         app = Guard(pages.app(), token, port)
         plain: dict[str, Any] = {"http": "h11", "ws": "none", "proxy_headers": False, "server_header": False}
-        ready(f"http://127.0.0.1:{port}/{start}{'&' if '?' in start else '?'}token={token}")
         with suppress(KeyboardInterrupt):
+            ready(f"http://127.0.0.1:{port}/{start}{'&' if '?' in start else '?'}token={token}")
             uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=5, **plain)).run(
                 sockets=[listening]
             )

@@ -141,6 +141,8 @@ def with_values(settings: Mapping[str, Any], fields: Sequence[Setting], form: Ma
     found = {key: value for key, value in settings.items() if key not in {one.key for one in fields}}
     for one in fields:
         text = str(form.get(one.key, "")).strip()
+        if isinstance(settings.get(one.key), Mapping):  # such as cutoffs by segment, which have no field
+            found[one.key] = settings[one.key]
         if not text:
             continue
         if one.kind == "flag":
@@ -157,6 +159,57 @@ def with_values(settings: Mapping[str, Any], fields: Sequence[Setting], form: Ma
     return found
 
 
+@dataclass(frozen=True)
+class Repair:
+    """A line of the table [clean]: spellings of a group, a value that means missing, or bands of a number."""
+
+    key: Literal["groups", "missing", "bands"]
+    name: str
+    value: Any = None
+
+    def __str__(self) -> str:
+        if self.key == "groups":
+            return f"Read {self.name!r} as {self.value!r}"
+        if self.key == "bands":
+            return f"Cut {self.name} into bands at {', '.join(f'{cut:g}' for cut in self.value)}"
+        column, _, word = self.name.rpartition("=")
+        return f"Read {word!r}{f' in {column}' if column else ''} as missing"
+
+    @staticmethod
+    def all_in(clean: Mapping[str, Any]) -> list[Repair]:
+        """The repairs of a table [clean].
+
+        Examples
+        --------
+        >>> clean = {"groups": {"female ": "Female"}, "missing": ["income=-999"], "bands": {"age": [25, 62]}}
+        >>> [str(repair) for repair in Repair.all_in(clean)]
+        ["Read 'female ' as 'Female'", "Read '-999' in income as missing", 'Cut age into bands at 25, 62']
+        """
+        spelled, cut = clean.get("groups") or {}, clean.get("bands") or {}
+        return [
+            *(Repair("groups", name, value) for name, value in spelled.items()),
+            *(Repair("missing", str(name)) for name in clean.get("missing") or ()),
+            *(Repair("bands", name, tuple(value)) for name, value in cut.items()),
+        ]
+
+
+def with_repairs(settings: Mapping[str, Any], repairs: Sequence[Repair]) -> dict[str, Any]:
+    """The settings with other repairs; bands of a column that is neither the group nor a segment are left out.
+
+    Examples
+    --------
+    >>> with_repairs({"group": ["sex"]}, [Repair("groups", "f", "F"), Repair("bands", "age", (25,))])
+    {'group': ['sex'], 'clean': {'groups': {'f': 'F'}}}
+    """
+    cut = [*settings.get("group", []), *settings.get("by", [])]
+    used = [one for one in repairs if one.key != "bands" or one.name in cut]
+    missing = [*settings.get("missing", []), *(one.name for one in used if one.key == "missing")]
+    tables = {key: {one.name: one.value for one in used if one.key == key} for key in ("groups", "bands")}
+    clean = {key: value for key, value in {**tables, "missing": list(dict.fromkeys(missing))}.items() if value}
+    kept = {key: value for key, value in settings.items() if key not in ("clean", "missing")}
+    return {**kept, **({"clean": clean} if clean else {})}
+
+
 def shown_value(setting: Setting, settings: Mapping[str, Any]) -> str:
     """What a field of the form starts with.
 
@@ -166,8 +219,8 @@ def shown_value(setting: Setting, settings: Mapping[str, Any]) -> str:
     ('branch, product', 'on')
     """
     value = settings.get(setting.key, "")
-    if isinstance(value, bool):
-        return "on" if value else ""
+    if isinstance(value, (bool, Mapping)):
+        return "on" if value is True else ""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 

@@ -89,7 +89,7 @@ def check(
         )
         advance("looked at")
     said = {option.name: getattr(plan, option.name) for option in fields(ReadOptions)}
-    found = replace(found, reading={name: value for name, value in said.items() if value})
+    found = replace(found, reading={name: value for name, value in said.items() if value and name != "rows"})
     Console().print(found)
     page = found.to_html(out / "check.html")
     config = found.write_config(out / "audit.toml")

@@ -47,6 +47,8 @@ class ReadOptions:
         ``"income=-999"`` in one.
     sheet
         Sheet of an Excel workbook; None for the only one with cells.
+    rows
+        Read only this many rows, the first; None for all.
 
     Examples
     --------
@@ -67,6 +69,7 @@ class ReadOptions:
         "income=-999.",
     )
     sheet: str | None = option(None, "Sheet of an Excel file, if several have cells.")
+    rows: int | None = option(None, "Read only the first rows, at most this many; the report says so.")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "missing", tuple(map(str, self.missing)))
@@ -78,6 +81,8 @@ class ReadOptions:
             raise InvalidInputError(
                 f"`decimal` (--decimal) and `thousands` (--thousands) cannot both be {self.decimal!r}."
             )
+        if self.rows is not None and (type(self.rows) is not int or self.rows < 1):
+            raise InvalidInputError(f"`rows` (--rows) must be a whole number of at least 1, got {self.rows!r}.")
         if self.encoding is not None:
             try:
                 is_text = codecs.lookup(self.encoding)._is_text_encoding

@@ -1,6 +1,10 @@
 // Theme, progress, and the filter of pairs. Every page works without it, except that progress needs a reload.
 "use strict";
 const root = document.documentElement;
+// The cookie has the token now: keep it out of the address bar and the history.
+const address = new URL(location);
+address.searchParams.delete("token");
+history.replaceState(null, "", address);
 const button = document.getElementById("theme");
 const isDark = () =>
   root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;

@@ -20,7 +20,7 @@ from evenhand.inputs.tables.arrow import ArrowFile, ParquetFiles, StreamedTable,
 from evenhand.inputs.tables.columns import TypedColumns
 from evenhand.inputs.tables.csv_files import CsvFile
 from evenhand.inputs.tables.lakes import LakeName, lake_table
-from evenhand.inputs.tables.raw import Address, LocalFile, RawTable, shown
+from evenhand.inputs.tables.raw import Address, FirstRows, LocalFile, RawTable, shown
 from evenhand.inputs.tables.remote import Store, WebFile, downloaded
 from evenhand.inputs.tables.spreadsheets import READERS, ConvertedFile
 
@@ -101,7 +101,13 @@ def open_table(source: Any, reading: ReadOptions | None = None, *, folder: Path 
         return written_down(source, folder)
     if not isinstance(source, (str, os.PathLike)):
         return written_down(streamed(source), folder)
-    options, text = reading or ReadOptions(), os.fspath(source)
+    options = reading or ReadOptions()
+    table = _named_table(os.fspath(source), options, folder)
+    return table if options.rows is None else FirstRows(table, options.rows)
+
+
+def _named_table(text: str, options: ReadOptions, folder: Path | None) -> RawTable:
+    """The table at a path or an address."""
     lake = _lake(text)
     if lake is not None:
         return lake_table(lake, folder)

@@ -58,6 +58,34 @@ class RawTable:
         raise NotImplementedError
 
 
+class FirstRows(RawTable):
+    """The first rows of a table."""
+
+    def __init__(self, table: RawTable, n: int) -> None:
+        self._table, self._n = table, n
+        self.name, self.schema, self.version, self.is_declared = (
+            table.name,
+            table.schema,
+            table.version,
+            table.is_declared,
+        )
+
+    @property
+    def notes(self) -> tuple[str, ...]:  # type: ignore[override]
+        return (*self._table.notes, f"{self.where}: at most {self._n:,} rows, the first, were read.")
+
+    def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
+        left = self._n
+        for piece in self._table.pieces(columns):
+            yield piece.slice(0, left)
+            left -= len(piece)
+            if left <= 0:
+                return
+
+    def fingerprint(self) -> str:
+        return self._table.fingerprint()
+
+
 class LocalTable(RawTable):
     """A table in one local file."""
 
