@@ -233,8 +233,9 @@ class Run:
         """A new audit of the same table, because one that exists is not changed."""
         kept = {key: value for key, value in self.facts.items() if key in ("table", "reading", "model")}
         run = self.folder.new_run(self.name.rpartition("/")[2], kept)
-        for file in ("check.json", "check.html"):
-            shutil.copyfile(self.path / file, run.path / file)
+        for file in ("audit.toml", "check.json", "check.html"):
+            with suppress(FileNotFoundError):
+                shutil.copyfile(self.path / file, run.path / file)
         return run
 
     def write_settings(self, settings: Mapping[str, Any]) -> None:

@@ -171,9 +171,8 @@ class Pages:
     async def home(self, request: Request) -> Response:
         runs = await asyncio.to_thread(lambda: [(run, run.headline) for run in self.folder.runs()])
         audits = [{"run": run, "state": self.state(run), **words} for run, words in runs]
-        compared = [Path(entry.path) for entry in self.folder.entries() if Path(entry.path).parent.name == _COMPARISONS]
-        names = [path.stem for path in compared]
-        return _page("home", "Audits", {"folder": self.folder, "audits": audits, "compared": names})
+        compared = sorted(path.stem for path in (self.folder.root / _COMPARISONS).glob("*.html"))
+        return _page("home", "Audits", {"folder": self.folder, "audits": audits, "compared": compared})
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]
@@ -286,7 +285,7 @@ class Pages:
         return self.folder.name(self.folder.path(chosen, is_upload=True)) if chosen else ""
 
     async def read_again(self, request: Request) -> Response:
-        run = self.run(request)
+        run = self._editable(self.run(request))
         async with request.form() as form:
             run.note(reading=with_values({}, READING, form))
         self._check(run)
@@ -301,8 +300,7 @@ class Pages:
             if job.state == "done":
                 # An audit with two spellings of a group, or with a number as the group, is refused: mend that.
                 needed = [repair for repair in Repair.all_in((run.check or {})["clean"]) if repair.key != "missing"]
-                own = {"model": run.facts.get("model", ""), "stream": run.is_large}
-                own = {key: value for key, value in own.items() if value}
+                own = {"model": run.facts.get("model") or None, "stream": run.is_large or None}
                 run.write_settings(with_repairs({**run.settings, **own}, needed))
 
         (run.path / "check.json").unlink(missing_ok=True)
@@ -318,16 +316,16 @@ class Pages:
             settings = with_values(with_roles(run.settings, roles), (*DIRECTION, *OUTPUT, *MORE), form)
             settings = with_repairs(settings, [one for k, one in enumerate(_repairs(run)) if form.get(f"repair-{k}")])
             model = await asyncio.to_thread(self._given, form, "model", MODELS)
-        settings = {key: value for key, value in settings.items() if key != "model"} | (
-            {"model": model} if model else {}
-        )
-        if self.state(run) in ("waiting", "running"):
-            raise InvalidInputError("This audit is running: cancel it before you change its settings.")
-        if run.has_result or run.has_batches:  # an audit that exists is not changed
-            run = run.again()
-        run.write_settings(settings)
+        run = self._editable(run)
+        run.write_settings({**settings, "model": model or None})
         self._try(run)
         return _to(f"/confirm/{run.name}")
+
+    def _editable(self, run: Run) -> Run:
+        """An audit whose settings may change: a new one if it has a result, or batches made with its settings."""
+        if self.state(run) in ("waiting", "running"):
+            raise InvalidInputError("This audit is running: cancel it before you change its settings.")
+        return run.again() if run.has_result or run.has_batches else run
 
     def _try(self, run: Run) -> None:
         """Audit a few people, to say how labels and scores are understood before the audit starts."""
@@ -336,17 +334,8 @@ class Pages:
         settings = {key: value for key, value in run.settings.items() if key not in unused}
         (trial.path / "audit.json").unlink(missing_ok=True)
         config = write_text(trial.path / "audit.toml", toml_text(settings))
-        arguments = (
-            "audit",
-            run.table,
-            "--config",
-            str(config),
-            "--quick",
-            "--out",
-            str(trial.path),
-            *_first_rows(run),
-        )
-        self.queue.add(f"trial:{run.name}", Job(arguments, "short"))
+        where = ("--config", str(config), "--out", str(trial.path))
+        self.queue.add(f"trial:{run.name}", Job(("audit", run.table, *where, "--quick", *_first_rows(run)), "short"))
 
     async def start(self, request: Request) -> Response:
         run = self.run(request)
