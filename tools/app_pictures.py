@@ -46,7 +46,7 @@ def main(folder: Path) -> None:
         page.wait_for_selector("dd:has-text('High scores are good')")
         picture("confirm")
         page.click("text=Start the audit")
-        page.wait_for_selector("label:has-text('Audit')")
+        page.wait_for_selector("label:has-text('Auditing')")
         picture("running")
         page.frame_locator("iframe[title=Report]").locator("html[data-drawn]").wait_for()
         page.wait_for_timeout(2000)

@@ -66,6 +66,10 @@ DIRECTION = (
 """What is good for an applicant."""
 
 OUTPUT = (
+    Setting("title", "text", "Title", "Of report and memo; empty: the name of the model."),
+    Setting("model_name", "text", "Name of the model"),
+    Setting("owner", "text", "Owner of the model"),
+    Setting("period", "text", "Period", "The time that the people are from, such as April to June 2026."),
     Setting("memo", "flag", "Word memo", "memo.docx"),
     Setting("pack", "flag", "Evidence pack", "pack.zip, with which others can check the numbers; without the data"),
     Setting("quick", "flag", "First look", "Audit up to 2,000 people drawn at random; the report says so."),
