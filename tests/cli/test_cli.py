@@ -113,7 +113,7 @@ def test_an_audit_of_a_messy_csv_without_a_model(evenhand, loans, tmp_path):
     assert data["data"]["exclusions"] == {"no value in 'outcome'": 7, "no value in 'sex'": 8}
     assert len(pd.read_parquet(tmp_path / "report" / "pairs.parquet")) == data["data"]["n_people"]
     written = sorted(p.name for p in (tmp_path / "report").iterdir())
-    assert written == ["audit.json", "audit.xlsx", "pairs.parquet", "report.html", "review.csv"]
+    assert written == ["audit.json", "audit.xlsx", "pairs.parquet", "report.html", "report.md", "review.csv"]
     assert data["data"]["hashes"]["data file"] == hashlib.sha256(loans.read_bytes()).hexdigest()
 
 

@@ -383,9 +383,7 @@ def front_of(summary: Summary) -> frame.Finding:
     if found.get("direction"):
         sentences.append(("Signs", found["direction"]))
     cards = [_question_card(one) for one in findings] or _plain_cards(summary)
-    is_name = "_" in found["headline"].partition(" ")[0]  # of a column
-    headline = found["headline"] if is_name else capital(found["headline"])
-    return frame.Finding(headline, sentences, cards, summary["warnings"], found["limits"])
+    return frame.Finding(found["headline"], sentences, cards, summary["warnings"], found["limits"])
 
 
 def _plain_cards(summary: Summary) -> list[KeyMetric]:
