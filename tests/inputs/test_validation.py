@@ -392,3 +392,10 @@ def test_a_relation_of_duckdb_gives_the_audit_of_its_rows():
     given = {"sensitive_features": people.group, "financial_features": people.financial_features, "evidence": False}
     relation = eh.audit(planted.model, duckdb.from_df(people.X), people.y, **given)
     assert relation.to_dict()["cec"] == eh.audit(planted.model, people.X, people.y, **given).to_dict()["cec"]
+
+
+@pytest.mark.parametrize("allow_missing", [False, True])
+def test_numbers_whose_squares_overflow_are_refused(allow_missing):
+    table = pd.DataFrame({"income": [1.0, 1e308, -1e200], "debt": [1.0, 2.0, 1e150]})
+    with pytest.raises(InvalidInputError, match=r"numbers beyond 1e\+150 \(column: count\): \{'income': 2\}"):
+        as_matrix(table, dtype=np.float64, allow_missing=allow_missing)

@@ -201,6 +201,7 @@ def alike_names(names: Iterable[str]) -> list[tuple[str, ...]]:
 MOST_GROUPS = 50
 """People are compared with every other group: time and memory grow with their number, and small groups say little."""
 
+_HUGE = 1e150
 _SHOWN = 4
 
 
@@ -382,7 +383,7 @@ def as_matrix(
     Raises
     ------
     InvalidInputError
-        If a column is not numeric, or has infinite values, or missing ones that the model does not accept.
+        If a column is not numeric, or has infinite or huge values, or missing ones that the model does not accept.
     """
     text = text_columns(table)
     if text:
@@ -397,6 +398,12 @@ def as_matrix(
     if bad:
         what = "infinite" if allow_missing else "missing or infinite"
         raise InvalidInputError(f"`{name}` holds {what} values (column: count): {bad}. Drop those rows or fill them.")
+    is_huge = np.abs(values) > min(_HUGE, float(np.finfo(values.dtype).max))
+    huge = {c: int(n) for c, n in zip(table.columns, is_huge.sum(axis=0), strict=True) if n}
+    if huge:
+        raise InvalidInputError(
+            f"`{name}` holds numbers beyond {_HUGE:g} (column: count): {huge}. Their squares overflow; check the unit."
+        )
     return values
 
 
