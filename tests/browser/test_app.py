@@ -27,7 +27,7 @@ def folder(tmp_path_factory):
     """A bank's messy spreadsheet with its model, and a table whose audit takes a while."""
     root = tmp_path_factory.mktemp("bank")
     save_messy(root, 500)
-    save_messy(root / "long", 5_000)
+    save_messy(root / "long", 12_000)
     return root
 
 
@@ -173,7 +173,7 @@ def test_runs_queue_are_canceled_and_started_again_in_two_tabs(tab, folder):
 
 
 def test_an_audit_outlives_the_browser_and_a_killed_app(chromium, app_of, tmp_path):
-    save_messy(tmp_path, 5_000)
+    save_messy(tmp_path, 12_000)
     with app_of(tmp_path) as address:
         page = chromium.new_page()
         page.goto(address)
@@ -269,7 +269,7 @@ def test_by_keyboard_alone(tab, folder):
     page.wait_for_url("**/audit/**")
     page.wait_for_selector("progress", timeout=PATIENCE)
     press_until("Tab", "form[action^='/cancel'] button")
-    time.sleep(3)  # progress is shown anew, and the button keeps the focus
+    time.sleep(1.5)  # progress is shown anew, and the button keeps the focus
     assert page.evaluate("document.activeElement.textContent") == "Cancel"
     page.keyboard.press("Enter")
     page.wait_for_selector("text=Canceled")
