@@ -48,7 +48,7 @@ fuzz: $(VENV)/.dev  ## 20,000 damaged or hostile models, tables, lakes, settings
 	OMP_NUM_THREADS=1 $(BIN)/python tests/fuzz/many.py --inputs 20000 --out build/fuzz
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "slow or not slow" tests/fuzz/test_fuzz_tables.py
 
-browser: $(VENV)/.dev  ## the report in Chromium: layout, keyboard, explorer, print, speed: one to two minutes
+browser: $(VENV)/.dev  ## the report and the app in Chromium: layout, keyboard, explorer, print, speed: four minutes
 	@test -n "$$EVENHAND_CHROMIUM" || command -v chromium >/dev/null || { \
 	  echo "make browser needs Chromium: install the packages chromium and poppler-utils, or set EVENHAND_CHROMIUM to its path." >&2; exit 1; }
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m "browser and not slow" tests/browser

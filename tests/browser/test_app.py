@@ -28,6 +28,7 @@ def folder(tmp_path_factory):
     root = tmp_path_factory.mktemp("bank")
     save_messy(root, 500)
     save_messy(root / "long", 12_000)
+    save_messy(root / "longest", 60_000)  # by keyboard, it takes a while to reach the button that cancels
     return root
 
 
@@ -253,7 +254,7 @@ def test_by_keyboard_alone(tab, folder):
     page.keyboard.press("Enter")
     page.wait_for_url("**/new")
     press_until("Tab", "#f-table")
-    page.keyboard.type("long/app")
+    page.keyboard.type("longest/app")
     press_until("Tab", "#f-name")
     page.keyboard.type("keys")
     page.keyboard.press("Enter")
