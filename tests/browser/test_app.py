@@ -124,6 +124,7 @@ def test_from_a_messy_file_to_the_same_numbers_as_the_command_line(tab, folder):
         assert download.value.path().read_bytes() == (folder / "audits" / "first" / file).read_bytes()
 
     page.click("text=Pairs to review >> nth=0")
+    page.wait_for_selector(".pair")
     n = page.locator(".pair").count()
     assert n == len(pd.read_csv(folder / "audits" / "first" / "review.csv")) > 0
     page.fill("input[type=search]", "no such value")
