@@ -1,4 +1,8 @@
-"""Arrays: names for their types, hashes of people, codes of texts, sums of parts, and quantiles of values in parts."""
+"""Arrays: their types, one namespace for NumPy and torch, hashes of people, codes of texts, sums and quantiles.
+
+What an audit computes is written once, for NumPy arrays and for torch tensors, with the functions of the array API
+standard. Tensors come from networks alone; without one, torch is not imported.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,9 @@ from dataclasses import fields
 from typing import Any, Literal, Self, TypeAlias
 
 import numpy as np
+from array_api_compat import array_namespace, device, is_torch_array
 from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
 
 from evenhand.exceptions import InvalidInputError
 
@@ -15,6 +21,79 @@ Floats: TypeAlias = NDArray[np.float64]
 Ints: TypeAlias = NDArray[np.int64]
 Bools: TypeAlias = NDArray[np.bool_]
 Keys: TypeAlias = NDArray[np.uint64]
+Array: TypeAlias = Any
+"""A NumPy array, or a torch tensor on any device."""
+
+
+def namespace(*arrays: Array) -> Any:
+    """The functions of the array API standard for these arrays: NumPy's, or torch's.
+
+    Examples
+    --------
+    >>> namespace(np.zeros(2)).concat([np.zeros(1), np.ones(1)])
+    array([0., 1.])
+    """
+    return array_namespace(*arrays)
+
+
+def device_type(array: Array) -> str:
+    """``"cpu"``, or the kind of device that a tensor is on."""
+    return str(array.device.type) if is_torch_array(array) else "cpu"
+
+
+def as_numpy(array: Array) -> NDArray[Any]:
+    """The values in memory of this process, not copied if they are there already."""
+    return array.detach().cpu().numpy() if is_torch_array(array) else np.asarray(array)
+
+
+def like(values: ArrayLike, array: Array, *, dtype: Any = None) -> Array:
+    """Values as an array of the same library on the same device; of type `dtype`, or their own.
+
+    Examples
+    --------
+    >>> like([1, 2], np.zeros(3))
+    array([1, 2])
+    """
+    if not is_torch_array(array):
+        return np.asarray(values, dtype=dtype)
+    import torch
+
+    given = values if is_torch_array(values) else torch.from_numpy(np.require(values, requirements=("C", "W")))
+    return given.to(device=device(array), dtype=dtype)
+
+
+def double(array: Array) -> Array:
+    """The array in float64."""
+    xp = namespace(array)
+    return xp.astype(array, xp.float64, copy=False)
+
+
+def counts(codes: Array, n_codes: int) -> Array:
+    """How often each code occurs, of shape (n_codes,).
+
+    Examples
+    --------
+    >>> counts(np.array([2, 0, 2]), 4)
+    array([1, 0, 2, 0])
+    """
+    return codes.bincount(minlength=n_codes) if is_torch_array(codes) else np.bincount(codes, minlength=n_codes)
+
+
+def sums_by(codes: Array, values: Array, n_codes: int) -> Array:
+    """Sums of the rows of each code, of shape (n_codes, n_columns), added in the order of the rows.
+
+    Examples
+    --------
+    >>> sums_by(np.array([2, 0, 2]), np.array([[1.0], [2.0], [3.0]]), 3).tolist()
+    [[2.0], [0.0], [4.0]]
+    """
+    if is_torch_array(values):
+        import torch
+
+        order, lengths = codes.argsort(stable=True), counts(codes, n_codes)
+        return torch.segment_reduce(values[order], "sum", lengths=lengths, axis=0, unsafe=True)
+    entries = (np.ones(len(codes)), codes.astype(np.int64, copy=False), np.arange(len(codes) + 1))
+    return np.asarray(csr_array(entries, shape=(len(codes), n_codes)).T @ values)
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
