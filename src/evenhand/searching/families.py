@@ -34,6 +34,7 @@ from evenhand.exceptions import InvalidInputError, did_you_mean, first_line
 from evenhand.inputs.validation import check_columns, is_number_column, text_columns
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.encoders import flat_steps
+from evenhand.models.files.skops import imported_skops
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.sklearn import binned_columns, is_kind, is_scorecard, unwrapped
 from evenhand.models.trees.ensemble import CATEGORY_SET, TreeEnsemble, levels
@@ -420,11 +421,9 @@ class EstimatorFamily(ABC):
 
     def save(self, model: Any, path: Path) -> Path:
         """Write a model as a file that `evenhand.load_model` opens, whole or not at all; a folder gets ``model.*``."""
-        from skops import io as skops_io
-
         file = _file_in(path, ".skops")
         with write_atomically(file) as temporary:
-            skops_io.dump(model, temporary)
+            imported_skops().dump(model, temporary)
         return file
 
     def further(self) -> frozenset[str]:

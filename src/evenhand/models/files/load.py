@@ -12,6 +12,7 @@ import os
 import tempfile
 import zipfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -195,8 +196,10 @@ def _read_evenhand(file: Path) -> Any:
 def _read_skops(file: Path) -> Any:
     from evenhand.models.files.skops import check_scores, checked_content, trusted_model
 
-    content = checked_content(file)
-    opened_apart(file, "skops")
+    with ThreadPoolExecutor(1) as pool:  # the other process takes as long to start as this one to import skops
+        apart = pool.submit(opened_apart, file, "skops")
+        content = checked_content(file)
+        apart.result()
     try:
         model = trusted_model(content)
         check_scores(model)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import io
 import json
+import sys
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -200,6 +201,25 @@ TRUSTED: dict[str, str] = {
 _LARGEST = 3 * 2**29  # bytes to which a file may expand; skops briefly needs them twice
 
 
+_ARRAY_LIBRARIES = tuple(f"sklearn.externals.array_api_compat.{name}" for name in ("cupy", "dask", "torch"))
+
+
+def imported_skops() -> Any:
+    """The reader and writer of skops.
+
+    It lists all estimators of scikit-learn, and for that imports every package below it, also those that only load
+    another array library. That takes longer than everything else, so these seem to be absent meanwhile.
+    """
+    hidden = [name for name in _ARRAY_LIBRARIES if name not in sys.modules]
+    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None, as in Python's documentation
+    try:
+        from skops import io as skops_io
+    finally:
+        for name in hidden:
+            sys.modules.pop(name, None)
+    return skops_io
+
+
 def checked_content(file: Path) -> bytes:
     """The bytes of a skops file that is not too large, and builds only trusted types in the allowed way.
 
@@ -208,8 +228,7 @@ def checked_content(file: Path) -> bytes:
     ModelFileError
         If the file is damaged or contains types that are not trusted.
     """
-    from skops import io as skops_io
-
+    skops_io = imported_skops()
     try:
         content = file.read_bytes()
         schema = _checked_schema(content)
@@ -237,9 +256,7 @@ def trusted_model(content: bytes) -> Any:
 
     Errors of skops, numpy and scikit-learn are not caught; a damaged tree may crash scikit-learn.
     """
-    from skops import io as skops_io
-
-    model = skops_io.loads(content, trusted=list(TRUSTED))
+    model = imported_skops().loads(content, trusted=list(TRUSTED))
     check_trees(model)
     return model
 

@@ -156,9 +156,9 @@ def _read_pmml(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _read_skops(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
-    from evenhand.models.files.skops import trusted_model
+    from evenhand.models.files.skops import checked_content, trusted_model
 
-    trusted_model(Path(source).read_bytes())
+    trusted_model(checked_content(Path(source)))
     return {}, {}
 
 
