@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, Literal, Self, TypeAlias
 
+import array_api_compat
 import numpy as np
-from array_api_compat import array_namespace, device, is_torch_array
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
@@ -33,12 +33,22 @@ def namespace(*arrays: Array) -> Any:
     >>> namespace(np.zeros(2)).concat([np.zeros(1), np.ones(1)])
     array([0., 1.])
     """
-    return array_namespace(*arrays)
+    return array_api_compat.array_namespace(*arrays)
 
 
-def device_type(array: Array) -> str:
-    """``"cpu"``, or the kind of device that a tensor is on."""
-    return str(array.device.type) if is_torch_array(array) else "cpu"
+def is_torch_array(array: Any) -> bool:
+    """Whether this is a tensor; torch is not imported to find out."""
+    return bool(array_api_compat.is_torch_array(array))
+
+
+def device_of(array: Array) -> Any:
+    """Where an array is, as its library says it."""
+    return array_api_compat.device(array)
+
+
+def gpu_of(array: Array) -> str | None:
+    """The device of a tensor such as ``"cuda:0"``; None for what is in memory of the processor."""
+    return str(array.device) if is_torch_array(array) and array.device.type != "cpu" else None
 
 
 def as_numpy(array: Array) -> NDArray[Any]:
@@ -46,7 +56,7 @@ def as_numpy(array: Array) -> NDArray[Any]:
     return array.detach().cpu().numpy() if is_torch_array(array) else np.asarray(array)
 
 
-def like(values: ArrayLike, array: Array, *, dtype: Any = None) -> Array:
+def like(values: Array, array: Array, *, dtype: Any = None) -> Array:
     """Values as an array of the same library on the same device; of type `dtype`, or their own.
 
     Examples
@@ -59,7 +69,7 @@ def like(values: ArrayLike, array: Array, *, dtype: Any = None) -> Array:
     import torch
 
     given = values if is_torch_array(values) else torch.from_numpy(np.require(values, requirements=("C", "W")))
-    return given.to(device=device(array), dtype=dtype)
+    return given.to(device=device_of(array), dtype=dtype)
 
 
 def double(array: Array) -> Array:

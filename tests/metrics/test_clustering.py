@@ -117,13 +117,19 @@ def test_few_people_and_no_questions(rng):
     assert estimate_excesses([], KeptTriples(whole, 30)) == []
 
 
+def test_sums_of_tensors_are_those_of_arrays(rng):
+    parts = InParts(triples(rng, 400, 12), 30)
+    arrays, tensors = (estimate_excesses([All(10)], parts, Threads(2), device)[0] for device in (None, "cpu"))
+    for expected, found in zip(arrays, tensors, strict=True):
+        for name in ("value", "standard_error", "p_value", "df"):
+            assert getattr(found, name) == pytest.approx(getattr(expected, name), rel=1e-9), name
+
+
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_sums_on_a_gpu_are_those_of_the_cpu_and_the_same_each_time(rng):
     parts = InParts(triples(rng, 400, 12), 30)
-    here, *there = (
-        estimate_excesses([All(10)], parts, Threads(2), torch.device(d))[0] for d in ("cpu", "cuda", "cuda")
-    )
+    here, *there = (estimate_excesses([All(10)], parts, Threads(2), device)[0] for device in (None, "cuda", "cuda"))
     assert [asdict(estimate) for estimate in there[0]] == [asdict(estimate) for estimate in there[1]]
     for expected, found in zip(here, there[0], strict=True):
         for name in ("value", "standard_error", "p_value", "df"):

@@ -16,11 +16,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from scipy import stats
 
-from evenhand.arrays import Floats, Ints, quantiles_of_parts
+from evenhand.arrays import Floats, Ints, gpu_of, quantiles_of_parts
 from evenhand.auditing.batches import FinishedBatches, Merged
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.identity import person_buckets
@@ -96,7 +95,7 @@ def excesses_by_groups(
     triples: Parts,
     n_groups: int,
     crew: Crew,
-    device: torch.device | None,
+    device: str | None,
 ) -> list[tuple[Estimate, ...]]:
     """As `estimate_excesses`, but a question with `sides` only uses the triples between these two groups."""
     by_groups = ByGroups.of(triples, n_groups)
@@ -658,7 +657,7 @@ def estimate_evidence(
     scope: Scope,
     *,
     crew: Crew = ONE_THREAD,
-    device: torch.device | None = None,
+    device: str | None = None,
     is_whole: bool = True,
     reference_group: str | None = None,
 ) -> Evidence:
@@ -775,7 +774,7 @@ def gather_evidence(
         without_weight=tuple(reference.model.category_columns(list(features))),
     )
     triples = batches.triples(merged, limits, len(reference.pool))
-    scope, device = reference.scope, reference.pool.x.device
+    scope, device = reference.scope, gpu_of(reference.pool.x)
     present = values_present(triples, len(design.groups), crew)
     buckets = person_buckets(reference.pool, reference.settings.financial_features)
     in_leaves = partial(batches.leaf_people, merged)
@@ -834,7 +833,7 @@ def excess_influences(
     present: Present,
     buckets: Ints,
     crew: Crew,
-    device: torch.device | None = None,
+    device: str | None = None,
 ) -> dict[str, Floats]:
     """Influences of people on the excess and on weighing, by name."""
     scores, _, balanced, reasons, _ = main_questions(design, present)

@@ -1,19 +1,20 @@
 """The CEC score, its two parts, and each feature's share in it.
 
-Every formula is written once, in torch: training averages the square, the audit takes its root.
+Every formula is written once, for arrays and tensors: training averages the square, the audit takes its root.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import overload
+from typing import TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
+from evenhand.arrays import Array, is_torch_array, namespace
 from evenhand.exceptions import InvalidInputError
+
+A = TypeVar("A")
 
 _EPSILON = 1e-8  # from the paper, added to the norm
 
@@ -22,24 +23,21 @@ _EPSILON = 1e-8  # from the paper, added to the norm
 NEGLIGIBLE_NORM = 1e-5
 
 
-def unit_vectors(attributions: Tensor) -> Tensor:
+def unit_vectors(attributions: Array) -> Array:
     """Attributions over their length plus 1e-8, of the same shape; a zero vector stays zero."""
     # The floor keeps the gradient of the norm finite at zero and is far below the 1e-8 next to it.
-    norm = attributions.square().sum(-1, keepdim=True).clamp_min(1e-30).sqrt()
-    return attributions / (norm + _EPSILON)
+    squares = (attributions**2).sum(-1)[..., None]
+    return attributions / (namespace(squares).sqrt(squares.clip(min=1e-30)) + _EPSILON)
 
 
-def squared_cec(attributions: Tensor, match_attributions: Tensor) -> Tensor:
+def squared_cec(attributions: A, match_attributions: A) -> A:
     """Square of the CEC score of each pair, of shape (...,); smooth at zero, so this is what training averages."""
     difference = unit_vectors(attributions) - unit_vectors(match_attributions)
-    return difference.square().sum(-1) / 4
+    squares: A = (difference**2).sum(-1) / 4
+    return squares
 
 
-@overload
-def cec_scores(ig: Tensor, ig_match: Tensor) -> Tensor: ...
-@overload
-def cec_scores(ig: ArrayLike, ig_match: ArrayLike) -> NDArray[np.float64]: ...
-def cec_scores(ig: ArrayLike | Tensor, ig_match: ArrayLike | Tensor) -> NDArray[np.float64] | Tensor:
+def cec_scores(ig: Array, ig_match: Array) -> Array:
     r"""CEC score of each pair: half the distance between the two unit attribution vectors (Definition 3).
 
     .. math:: \Delta = \tfrac12 \left\lVert \frac{g}{\lVert g \rVert + \epsilon}
@@ -65,23 +63,25 @@ def cec_scores(ig: ArrayLike | Tensor, ig_match: ArrayLike | Tensor) -> NDArray[
     >>> cec_scores([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]], [[2.0, 0.0], [0.0, 1.0], [-1.0, 0.0]]).round(3)
     array([0.   , 0.707, 1.   ])
     """
-    if isinstance(ig, Tensor) and isinstance(ig_match, Tensor):
-        _check_shapes(ig.shape, ig_match.shape)
-        return squared_cec(ig, ig_match).clamp(0, 1).sqrt()
-    first, second = np.asarray(ig, dtype=np.float64), np.asarray(ig_match, dtype=np.float64)
-    _check_shapes(first.shape, second.shape)
-    scores: NDArray[np.float64] = cec_scores(torch.from_numpy(first), torch.from_numpy(second)).numpy()
-    return scores
+    first, second = (
+        values if is_torch_array(values) else np.asarray(values, dtype=np.float64) for values in (ig, ig_match)
+    )
+    if tuple(first.shape) != tuple(second.shape) or first.ndim < 1:
+        raise InvalidInputError(
+            f"`ig` and `ig_match` must have the same shape, got {tuple(first.shape)} and {tuple(second.shape)}."
+        )
+    squared = squared_cec(first, second)
+    return namespace(squared).sqrt(squared.clip(min=0, max=1))
 
 
-def feature_contributions(attributions: Tensor, match_attributions: Tensor) -> Tensor:
+def feature_contributions(attributions: Array, match_attributions: Array) -> Array:
     """Each feature's part of each pair's CEC score, of shape (n, d); rows sum to the score.
 
     A pair's squared score is a sum over features of squared differences; its score is divided in the same
     proportions.
     """
-    squares = (unit_vectors(attributions) - unit_vectors(match_attributions)).square() / 4
-    return squares / squares.sum(-1, keepdim=True).clamp_min(1e-30).sqrt()
+    squares = (unit_vectors(attributions) - unit_vectors(match_attributions)) ** 2 / 4
+    return squares / namespace(squares).sqrt(squares.sum(-1)[..., None].clip(min=1e-30))
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,24 +99,24 @@ class PairScores:
 
     Examples
     --------
-    >>> x, other, g = torch.tensor([[1.0, 2.0]]), torch.tensor([[2.0, 1.0]]), torch.tensor([[0.5, 0.5]])
+    >>> x, other, g = np.array([[1.0, 2.0]]), np.array([[2.0, 1.0]]), np.array([[0.5, 0.5]])
     >>> scores = PairScores(own=x * g, other=other * g, moved=other * g, swapped=x * g)
     >>> scores.reasoning_gap.item(), bool(scores.input_gap == scores.cec)
     (0.0, True)
     """
 
-    own: Tensor
-    other: Tensor
-    moved: Tensor
-    swapped: Tensor | None = None
+    own: Array
+    other: Array
+    moved: Array
+    swapped: Array | None = None
 
     @property
-    def cec(self) -> Tensor:
+    def cec(self) -> Array:
         """The CEC score."""
         return cec_scores(self.own, self.other)
 
     @property
-    def input_gap(self) -> Tensor:
+    def input_gap(self) -> Array:
         """Half the distance between the unit vectors of (x - b) * g(x) and (x' - b) * g(x).
 
         Different inputs, the same weights.
@@ -124,7 +124,7 @@ class PairScores:
         return cec_scores(self.own, self.moved)
 
     @property
-    def reasoning_gap(self) -> Tensor:
+    def reasoning_gap(self) -> Array:
         """Half the distance between (z - b) * g(x) and (z - b) * g(x'), averaged over z = x and z = x'.
 
         The same inputs, different weights: exactly 0 for a linear model.
@@ -133,21 +133,16 @@ class PairScores:
         return (cec_scores(self.moved, self.other) + cec_scores(self.own, self.swapped)) / 2
 
     @property
-    def contributions(self) -> Tensor:
+    def contributions(self) -> Array:
         """Each feature's part of the score, of shape (..., n, n_features)."""
         return feature_contributions(self.own, self.other)
 
     @property
-    def is_negligible(self) -> Tensor:
+    def is_negligible(self) -> Array:
         """Whether either attribution is too short to have a direction."""
-        return torch.minimum(self.own.norm(dim=-1), self.other.norm(dim=-1)) < NEGLIGIBLE_NORM
-
-
-def _check_shapes(first: tuple[int, ...], second: tuple[int, ...]) -> None:
-    if tuple(first) != tuple(second) or len(first) < 1:
-        raise InvalidInputError(
-            f"`ig` and `ig_match` must have the same shape, got {tuple(first)} and {tuple(second)}."
-        )
+        xp = namespace(self.own)
+        shorter = xp.minimum(*((vectors**2).sum(-1) for vectors in (self.own, self.other)))
+        return xp.sqrt(shorter) < NEGLIGIBLE_NORM
 
 
 REGIMES: tuple[str, ...] = ("A", "B", "C", "D")

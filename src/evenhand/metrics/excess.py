@@ -17,11 +17,9 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
-from evenhand.arrays import Floats, Ints, Sums
+from evenhand.arrays import Array, Floats, Ints, Sums, as_numpy, device_of, like, namespace
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.estimate import (
     FEW_INDEPENDENT_PEOPLE,
@@ -47,7 +45,7 @@ from evenhand.metrics.triples import (
     placed,
     squared_sums,
 )
-from evenhand.system.threads import ONE_THREAD, Crew, device_turn, one_torch_thread
+from evenhand.system.threads import ONE_THREAD, Crew, device_turn, one_thread_each
 
 MIN_PEOPLE = 10
 """With fewer people, the excess is not estimated."""
@@ -55,8 +53,8 @@ MIN_PEOPLE = 10
 ROUNDING = 1e-6
 """Differences of scores below this are rounding: attributions are computed in single precision."""
 
-_COLUMNS_AT_ONCE = 4
-_COLUMNS_OF_DEVICE = {"cpu": 16, "cuda": 256}  # bounds memory
+_COLUMNS_OF_ALL = 4
+_COLUMNS_AT_ONCE = {False: 16, True: 256}  # without and with a device: bounds memory
 _MOST_SUMS = 1 << 24  # of the reference's people times estimates held at once: 128 MB
 _ESTIMATES_AT_ONCE = 64  # at least, so that the number of passes does not grow with the reference
 
@@ -162,8 +160,8 @@ def excess_columns(
     share = 1 / count[code]
     overlap = Overlap.of(people, share / n)
     found: list[Estimate] = []
-    for first in range(0, difference.shape[1], _COLUMNS_AT_ONCE):
-        part = difference[:, first : first + _COLUMNS_AT_ONCE].astype(np.float64)
+    for first in range(0, difference.shape[1], _COLUMNS_OF_ALL):
+        part = difference[:, first : first + _COLUMNS_OF_ALL].astype(np.float64)
         fit = ExcessMoments.of(share, adjust, part).fit()
         variance = overlap.variance(fit.residuals(share, adjust, part))
         found += [
@@ -236,12 +234,12 @@ class ExcessMoments(Sums):
     @classmethod
     def of(
         cls,
-        share: Floats | Tensor,
-        control: Floats | Tensor,
-        difference: Floats | Tensor,
+        share: Array,
+        control: Array,
+        difference: Array,
         n_people: float | None = None,
     ) -> ExcessMoments:
-        """Sums over triples, computed on the device of the tensors.
+        """Sums over triples, computed on the device of the arrays.
 
         Parameters
         ----------
@@ -252,10 +250,10 @@ class ExcessMoments(Sums):
         n_people
             Number of people; by default the sum of the weights.
         """
-        design, each = _design(control), torch.as_tensor(share)
-        weighted, total = design * each.unsqueeze(1), float(each.sum())
-        products = (weighted.T @ design, weighted.T @ torch.as_tensor(difference))
-        return cls(total if n_people is None else n_people, total, *(product.cpu().numpy() for product in products))
+        design = _design(control)
+        weighted, total = design * share[:, None], float(share.sum())
+        products = (weighted.T @ design, weighted.T @ difference)
+        return cls(total if n_people is None else n_people, total, *(as_numpy(product) for product in products))
 
     def fit(self) -> ExcessFit:
         """The weighted regression of the differences on the controls."""
@@ -288,19 +286,19 @@ class ExcessFit:
         intercept: Floats = self.coefficients[0]
         return intercept
 
-    def residuals(self, share: Floats | Tensor, control: Floats | Tensor, difference: Floats | Tensor) -> Tensor:
+    def residuals(self, share: Array, control: Array, difference: Array) -> Array:
         """Each triple's contribution to the error of each estimate; the arguments are those of `ExcessMoments.of`."""
         design = _design(control)
-        inverse, coefficients = (torch.as_tensor(rows).to(design) for rows in (self.inverse[0], self.coefficients))
-        # The estimate is linear in the differences, with these weights.
-        linear = torch.as_tensor(share) / self.total * (design @ inverse)
-        return torch.addmm(torch.as_tensor(difference), design, coefficients, alpha=-1).mul_(linear.unsqueeze(1))
+        inverse, coefficients = (like(rows, design) for rows in (self.inverse[0], self.coefficients))
+        residual = difference - design @ coefficients
+        residual *= (share / self.total * (design @ inverse))[:, None]  # the estimate is linear in the differences
+        return residual
 
 
-def _design(control: Floats | Tensor) -> Tensor:
-    controls = torch.as_tensor(control)
-    controls = controls.unsqueeze(1) if controls.dim() == 1 else controls
-    return torch.cat([controls.new_ones((len(controls), 1)), controls], dim=1)
+def _design(control: Array) -> Array:
+    controls, xp = control[:, None] if control.ndim == 1 else control, namespace(control)
+    constant = xp.ones((len(controls), 1), dtype=controls.dtype, device=device_of(controls))
+    return xp.concat([constant, controls], axis=1)
 
 
 def estimated(value: float, error: float, n: int, n_effective: float, confidence: float, note: str) -> Estimate:
@@ -366,7 +364,7 @@ def estimate_excesses(
     questions: Sequence[Question],
     parts: Parts,
     crew: Crew = ONE_THREAD,
-    device: torch.device | None = None,
+    device: str | None = None,
 ) -> list[tuple[Estimate, ...]]:
     """The excess of each column of each question.
 
@@ -385,11 +383,10 @@ def estimate_excesses(
     """
     if not questions:
         return []
-    place = device or torch.device("cpu")
     note = left_out_note(parts.n_left_out)
     found: list[list[Estimate]] = [[] for _ in questions]
-    with one_torch_thread():
-        moments = excess_moments(questions, parts, crew, place)
+    with one_thread_each():
+        moments = excess_moments(questions, parts, crew, device)
         pieces: list[_Piece] = []
         for k, (question, moment) in enumerate(zip(questions, moments, strict=True)):
             n_people = 0 if moment is None else round(moment.n_people)
@@ -399,10 +396,10 @@ def estimate_excesses(
                 fit = moment.fit()
                 pieces += [
                     _Piece(k, question, columns, replace(fit, coefficients=fit.coefficients[:, columns]))
-                    for columns in _column_slices(question.n_columns, place)
+                    for columns in _column_slices(question.n_columns, device)
                 ]
-        for blocks in _passes(pieces, parts.n_reference, place):
-            sums = [_ClusterSums.zeros(block, parts.n_reference, place) for block in blocks]
+        for blocks in _passes(pieces, parts.n_reference, device):
+            sums = [_ClusterSums.zeros(block, parts.n_reference, device) for block in blocks]
             _add_people(sums, parts, crew)
             _add_couples(sums, parts, crew)
             for of_block in sums:
@@ -426,13 +423,13 @@ class _Piece:
 
 
 def excess_moments(
-    questions: Sequence[Question], parts: Parts, crew: Crew, device: torch.device
+    questions: Sequence[Question], parts: Parts, crew: Crew, device: str | None
 ) -> list[ExcessMoments | None]:
     """Sums that the regression of each question follows from; None without a part."""
 
     def of_part(part: Triples) -> list[ExcessMoments]:
         moments = []
-        with device_turn(device.type):
+        with device_turn(device):
             for question in questions:
                 chosen, blocks = question.of(part), []
                 for columns in _column_slices(question.n_columns, device):
@@ -450,14 +447,14 @@ def excess_moments(
     return found
 
 
-def _column_slices(n_columns: int, device: torch.device) -> list[slice]:
-    width = _COLUMNS_OF_DEVICE.get(device.type, _COLUMNS_OF_DEVICE["cpu"])
+def _column_slices(n_columns: int, device: str | None) -> list[slice]:
+    width = _COLUMNS_AT_ONCE[device is not None]
     return [slice(first, min(first + width, n_columns)) for first in range(0, n_columns, width)]
 
 
-def _passes(pieces: Sequence[_Piece], n_reference: int, device: torch.device) -> Iterator[list[list[_Piece]]]:
+def _passes(pieces: Sequence[_Piece], n_reference: int, device: str | None) -> Iterator[list[list[_Piece]]]:
     """Blocks of pieces that are added up together, in passes that keep their sums over the reference bounded."""
-    width = _COLUMNS_OF_DEVICE.get(device.type, _COLUMNS_OF_DEVICE["cpu"])
+    width = _COLUMNS_AT_ONCE[device is not None]
     blocks = _filled(pieces, lambda piece: piece.n_columns, width)
     most = max(_MOST_SUMS, _ESTIMATES_AT_ONCE * n_reference)
     return _filled(blocks, lambda block: n_reference * sum(piece.n_columns + 1 for piece in block), most)
@@ -479,10 +476,10 @@ def _filled(items: Iterable[T], size: Callable[[T], int], most: int) -> Iterator
 
 def _add_people(sums: Sequence[_ClusterSums], parts: Parts, crew: Crew) -> None:
     # The function may be sent to processes, without the sums.
-    device, n_reference, blocks = sums[0].of_piece.device, parts.n_reference, [(s.block, s.of_piece) for s in sums]
+    device, n_reference, blocks = sums[0].device, parts.n_reference, [(s.block, s.of_piece) for s in sums]
 
-    def of_part(part: Triples) -> tuple[Tensor, list[_PeopleSums]]:
-        with device_turn(device.type):
+    def of_part(part: Triples) -> tuple[Array, list[_PeopleSums]]:
+        with device_turn(device):
             people = PeopleOfPart.of(_people(part, device), n_reference)
             found = [_PeopleSums.of(people, *_residuals(block, part, device), of_piece) for block, of_piece in blocks]
             return people.rows, found
@@ -493,27 +490,26 @@ def _add_people(sums: Sequence[_ClusterSums], parts: Parts, crew: Crew) -> None:
 
 
 def _add_couples(sums: Sequence[_ClusterSums], parts: Parts, crew: Crew) -> None:
-    device, n_reference, blocks = sums[0].of_piece.device, parts.n_reference, [s.block for s in sums]
+    device, n_reference, blocks = sums[0].device, parts.n_reference, [s.block for s in sums]
 
-    def of_range(item: tuple[Triples, int, int]) -> list[Tensor] | None:
+    def of_range(item: tuple[Triples, int, int]) -> list[Array] | None:
         part, low, high = item
         if not len(part):
             return None
-        with device_turn(device.type):
+        with device_turn(device):
             couples = couples_of_reference(_people(part, device), n_reference, low, high)
             return [squared_sums(couples, _residuals(block, part, device)[0]) for block in blocks]
 
     for of_blocks in crew.in_order(of_range, parts.ranges()):
         for total, more in zip(sums, of_blocks or (), strict=of_blocks is not None):
-            total.people.shared_squares.add_(more)
+            squares = total.people.shared_squares
+            squares += more
 
 
-def _residuals(block: Sequence[_Piece], part: Triples, device: torch.device) -> tuple[Tensor, Tensor]:
+def _residuals(block: Sequence[_Piece], part: Triples, device: str | None) -> tuple[Array, Array]:
     """Residuals of all columns of a block, and weights for each piece; 0 for triples of the part not selected."""
     n_columns = sum(piece.n_columns for piece in block)
-    residual, weight = (
-        torch.zeros((len(part), n), dtype=torch.float64, device=device) for n in (n_columns, len(block))
-    )
+    residual, weight = (placed(np.zeros((len(part), n)), device) for n in (n_columns, len(block)))
     first = 0
     for k, piece in enumerate(block):
         there = piece.question.of(part).only(piece.columns).on(device)
@@ -524,9 +520,9 @@ def _residuals(block: Sequence[_Piece], part: Triples, device: torch.device) -> 
     return residual, weight
 
 
-def _people(part: Triples, device: torch.device) -> People:
+def _people(part: Triples, device: str | None) -> People:
     columns = (part.unit, part.person_row, part.other, part.own)
-    return People(*(placed(codes, device, torch.int64) for codes in columns))
+    return People(*(placed(codes, device, "int64") for codes in columns))
 
 
 @dataclass(frozen=True, eq=False)
@@ -547,15 +543,15 @@ class _PeopleSums:
         What is counted more than once.
     """
 
-    leverage: Tensor
-    over_reference: Tensor
-    outside_squares: Tensor
-    person_squares: Tensor
-    shared_squares: Tensor
-    outside_leverage: Tensor
+    leverage: Array
+    over_reference: Array
+    outside_squares: Array
+    person_squares: Array
+    shared_squares: Array
+    outside_leverage: Array
 
     @classmethod
-    def of(cls, people: PeopleOfPart, residual: Tensor, weight: Tensor, of_piece: Tensor) -> _PeopleSums:
+    def of(cls, people: PeopleOfPart, residual: Array, weight: Array, of_piece: Array) -> _PeopleSums:
         """Those of a part, only with the people of the reference who are in it; `of_piece` as in `_ClusterSums`."""
         outside, sums = people.is_outside_person, people.person.sums(residual)
         share = people.person.sums(weight)[outside]
@@ -563,17 +559,17 @@ class _PeopleSums:
             leverage=people.reference.sums(weight),
             over_reference=people.reference.sums(residual),
             outside_squares=deleted_squares(sums[outside], share[:, of_piece]),
-            person_squares=sums.square().sum(0),
+            person_squares=(sums**2).sum(0),
             shared_squares=squared_sums(people.shared, residual),
-            outside_leverage=torch.stack([share.pow(2).sum(0), share.pow(4).sum(0)]),
+            outside_leverage=namespace(share).stack([(share**2).sum(0), (share**4).sum(0)]),
         )
 
     @classmethod
-    def zeros(cls, n_reference: int, n_columns: int, n_pieces: int, device: torch.device) -> _PeopleSums:
+    def zeros(cls, n_reference: int, n_columns: int, n_pieces: int, device: str | None) -> _PeopleSums:
         """No triples yet."""
 
-        def zeros(*shape: int) -> Tensor:
-            return torch.zeros(shape, dtype=torch.float64, device=device)
+        def zeros(*shape: int) -> Array:
+            return placed(np.zeros(shape), device)
 
         return cls(
             leverage=zeros(n_reference, n_pieces),
@@ -584,12 +580,13 @@ class _PeopleSums:
             outside_leverage=zeros(2, n_pieces),
         )
 
-    def add(self, rows: Tensor, more: _PeopleSums) -> None:
-        """Add, in place, those of a part; `rows` are the people of the reference who are in its triples."""
-        self.leverage.index_add_(0, rows, more.leverage)
-        self.over_reference.index_add_(0, rows, more.over_reference)
+    def add(self, rows: Array, more: _PeopleSums) -> None:
+        """Add, in place, those of a part; `rows` are the people of the reference who are in its triples, each once."""
+        self.leverage[rows] += more.leverage
+        self.over_reference[rows] += more.over_reference
         for name in ("outside_squares", "person_squares", "shared_squares", "outside_leverage"):
-            getattr(self, name).add_(getattr(more, name))
+            total = getattr(self, name)
+            total += getattr(more, name)
 
 
 @dataclass(frozen=True, eq=False)
@@ -605,23 +602,26 @@ class _ClusterSums:
     """
 
     block: Sequence[_Piece]
-    of_piece: Tensor
+    of_piece: Array
     people: _PeopleSums
+    device: str | None
 
     @classmethod
-    def zeros(cls, block: Sequence[_Piece], n_reference: int, device: torch.device) -> _ClusterSums:
+    def zeros(cls, block: Sequence[_Piece], n_reference: int, device: str | None) -> _ClusterSums:
         """No triples yet."""
-        of_piece = torch.tensor([k for k, piece in enumerate(block) for _ in range(piece.n_columns)], device=device)
-        return cls(block, of_piece, _PeopleSums.zeros(n_reference, len(of_piece), len(block), device))
+        of_piece = np.repeat(np.arange(len(block)), [piece.n_columns for piece in block])
+        zeros = _PeopleSums.zeros(n_reference, len(of_piece), len(block), device)
+        return cls(block, placed(of_piece, device), zeros, device)
 
     def estimates(self, note: str) -> Iterator[list[Estimate]]:
         """Those of each piece."""
         sums = self.people
         of_reference = deleted_squares(sums.over_reference, sums.leverage[:, self.of_piece])
         variance = of_reference + sums.outside_squares + sums.shared_squares
-        errors = torch.maximum(variance, sums.person_squares).sqrt().tolist()
-        square = sums.leverage.square()
-        powers = torch.stack([square.sum(0), square.square().sum(0)]) + sums.outside_leverage
+        xp = namespace(variance)
+        errors = xp.sqrt(xp.maximum(variance, sums.person_squares)).tolist()
+        square = sums.leverage**2
+        powers = xp.stack([square.sum(0), (square**2).sum(0)]) + sums.outside_leverage
         for k, (piece, of_weights) in enumerate(zip(self.block, powers.T.tolist(), strict=True)):
             own = [error for error, place in zip(errors, self.of_piece.tolist(), strict=True) if place == k]
             n_effective = effective_number(*of_weights)
@@ -635,7 +635,7 @@ def excess_influence(
     questions: Sequence[Question],
     parts: Parts,
     reference_buckets: Ints,
-    device: torch.device | None = None,
+    device: str | None = None,
     crew: Crew = ONE_THREAD,
 ) -> list[Floats]:
     """Influences of people on excesses, for each question of shape (N_BUCKETS, n_columns); no columns without people.
@@ -653,22 +653,21 @@ def excess_influence(
     crew
         Who works on parts at the same time; the influences are the same to the last bit for any.
     """
-    place = device or torch.device("cpu")
     fits = [
         None if one is None or round(one.n_people) < 1 else one.fit()
-        for one in excess_moments(questions, parts, crew, place)
+        for one in excess_moments(questions, parts, crew, device)
     ]
-    buckets = placed(reference_buckets, place)
+    buckets = placed(reference_buckets, device)
 
-    def of_part(part: Triples) -> list[Tensor]:
+    def of_part(part: Triples) -> list[Array]:
         columns = (part.bucket, part.other, part.own)
-        own, other, placebo = (placed(codes, place, torch.int64) for codes in columns)
+        own, other, placebo = (placed(codes, device, "int64") for codes in columns)
         sums = []
         for question, fit in zip(questions, fits, strict=True):
             n_columns = 0 if fit is None else question.n_columns
-            residual = torch.zeros((len(part), n_columns), dtype=torch.float64, device=place)
+            residual = placed(np.zeros((len(part), n_columns)), device)
             if fit is not None:
-                there = question.of(part).on(place)
+                there = question.of(part).on(device)
                 there.spread(fit.residuals(there.share, there.control, there.difference), residual)
             sums.append(bucket_sums(residual, own, buckets[other], buckets[placebo]))
         return sums
@@ -679,5 +678,5 @@ def excess_influence(
     ]
     for sums in crew.in_order(of_part, parts.parts()):
         for total, more in zip(totals, sums, strict=True):
-            total += more.cpu().numpy()
+            total += as_numpy(more)
     return totals

@@ -18,12 +18,10 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from scipy.sparse import coo_array
-from torch import Tensor
 
-from evenhand.arrays import Bools, Floats, Ints, Sums
+from evenhand.arrays import Array, Bools, Floats, Ints, Sums, counts, device_of, is_torch_array, like, namespace
 from evenhand.system.threads import ONE_THREAD, Crew, Later
 
 N_BUCKETS = 1024
@@ -47,55 +45,58 @@ class Gathered:
         The triple of each code; None if there is one code per triple.
     """
 
-    code: Tensor
+    code: Array
     n_codes: int
     sign: float = 1.0
-    rows: Tensor | None = None
+    rows: Array | None = None
 
     @classmethod
-    def of(cls, code: Tensor, sign: float = 1.0, rows: Tensor | None = None) -> Gathered:
+    def of(cls, code: Array, sign: float = 1.0, rows: Array | None = None) -> Gathered:
         """For codes that all occur."""
         return cls(code, 1 + int(code.max()) if len(code) else 0, sign, rows)
 
-    def sums(self, residual: Tensor) -> Tensor:
+    def sums(self, residual: Array) -> Array:
         """Sum of the residuals, of shape (n, n_columns), of each code's triples: (n_codes, n_columns)."""
-        if residual.device.type == "cpu":
-            entries = (np.ones(len(self.code)), (self.code.numpy(), self._rows.numpy()))
-            index = coo_array(entries, shape=(self.n_codes, len(residual)))
-            return torch.from_numpy(index @ residual.contiguous().numpy())
+        if not is_torch_array(residual):
+            entries = (np.ones(len(self.code)), (self.code, self._rows))
+            return coo_array(entries, shape=(self.n_codes, len(residual))) @ np.ascontiguousarray(residual)
         if not len(self.code):
             return residual.new_zeros((self.n_codes, residual.shape[1]))
         # A GPU adds in any order unless the values of each sum are adjacent.
         values, (order, lengths) = residual if self.rows is None else residual[self.rows], self._by_code
-        sums: Tensor = torch.segment_reduce(values[order], "sum", lengths=lengths, axis=0, unsafe=True)
-        return sums
+        return namespace(values).segment_reduce(values[order], "sum", lengths=lengths, axis=0, unsafe=True)
 
     @cached_property
-    def _rows(self) -> Tensor:
-        return torch.arange(len(self.code), device=self.code.device) if self.rows is None else self.rows
+    def _rows(self) -> Array:
+        return _everyone(self.code) if self.rows is None else self.rows
 
     @cached_property
-    def lone_and_again(self) -> tuple[Tensor, Gathered]:
+    def lone_and_again(self) -> tuple[Array, Gathered]:
         """Triples of codes that occur once, which are most couples and need not be added up; and the other codes."""
-        is_again = (self.code.bincount(minlength=self.n_codes) > 1)[self.code]
+        is_again = (counts(self.code, self.n_codes) > 1)[self.code]
         again, code = numbered(self.code[is_again], self.n_codes)
         return self._rows[~is_again], Gathered(code, len(again), rows=self._rows[is_again])
 
     @cached_property
-    def _by_code(self) -> tuple[Tensor, Tensor]:
+    def _by_code(self) -> tuple[Array, Array]:
         """The order in which codes ascend, and how often each occurs."""
-        return self.code.argsort(stable=True), self.code.bincount(minlength=self.n_codes)
+        return self.code.argsort(stable=True), counts(self.code, self.n_codes)
 
 
-def squared_sums(gathered: Iterable[Gathered], residual: Tensor) -> Tensor:
+def squared_sums(gathered: Iterable[Gathered], residual: Array) -> Array:
     """Signed sums of the squares of the sums of every code, of shape (n_columns,)."""
-    times = residual.new_zeros(len(residual))
-    found = residual.new_zeros(residual.shape[1])
+    times = like(np.zeros((len(residual), 1)), residual)
+    found = like(np.zeros(residual.shape[1]), residual)
     for index in gathered:
         lone, again = index.lone_and_again
-        times += index.sign * lone.bincount(minlength=len(residual))
-        found += index.sign * again.sums(residual).square().sum(0)
-    return found + (times.unsqueeze(1) * residual).mul_(residual).sum(0)
+        times[:, 0] += index.sign * counts(lone, len(residual))
+        found += index.sign * (again.sums(residual) ** 2).sum(0)
+    return found + (times * residual * residual).sum(0)
+
+
+def _everyone(codes: Array) -> Array:
+    """Places of the rows, in order."""
+    return namespace(codes).arange(len(codes), device=device_of(codes))
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,50 +106,55 @@ class Overlap:
     person: Gathered
     singles: Gathered
     larger: tuple[Gathered, ...]
-    leverage: Tensor
+    leverage: Array
 
     @classmethod
     def of(cls, people: Ints, weight: Floats) -> Overlap:
         """Index the single people, the couples and the triplets of every triple, given as codes of shape (n, m)."""
-        codes = placed(people).unique(return_inverse=True)[1]
-        ordered = codes.sort(dim=1).values
-        n_codes, everyone = int(codes.max()) + 1, torch.arange(len(codes))
+        codes: Ints = np.unique(people, return_inverse=True)[1].reshape(people.shape)
+        ordered = np.sort(codes, axis=1)
+        n_codes, everyone = int(codes.max()) + 1, np.arange(len(codes))
         larger = []
         for size, sign in ((2, -1.0), (3, 1.0)):
             subsets = list(combinations(range(ordered.shape[1]), size))
             if subsets:
                 members = (ordered[:, list(column)].T.flatten() for column in zip(*subsets, strict=True))
-                rows = everyone.repeat(len(subsets))
+                rows = np.tile(everyone, len(subsets))
                 larger.append(Gathered.of(row_codes(n_codes, *members), sign, rows))
-        singles = Gathered(codes.T.flatten(), n_codes, rows=everyone.repeat(codes.shape[1]))
-        leverage = singles.sums(placed(weight).unsqueeze(1))[:, 0]
-        return cls(Gathered(codes[:, 0].contiguous(), n_codes), singles, tuple(larger), leverage)
+        singles = Gathered(codes.T.flatten(), n_codes, rows=np.tile(everyone, codes.shape[1]))
+        leverage = singles.sums(weight[:, None])[:, 0]
+        return cls(Gathered(codes[:, 0], n_codes), singles, tuple(larger), leverage)
 
     @property
     def n_effective(self) -> float:
         """Effective number of people, given how unevenly they are used."""
-        return effective_number(float(self.leverage.pow(2).sum()), float(self.leverage.pow(4).sum()))
+        return effective_number(float((self.leverage**2).sum()), float((self.leverage**4).sum()))
 
-    def variance(self, residual: Tensor) -> Floats:
+    def variance(self, residual: Array) -> Floats:
         """Variance of the sum of each column of `residual`, of shape (n_columns,)."""
-        total = deleted_squares(self.singles.sums(residual), self.leverage.unsqueeze(1))
+        total = deleted_squares(self.singles.sums(residual), self.leverage[:, None])
         total += squared_sums(self.larger, residual)
-        found: Floats = torch.maximum(total, squared_sums([self.person], residual)).numpy()
+        found: Floats = np.maximum(total, squared_sums([self.person], residual))
         return found
 
 
-def placed(values: NDArray[Any], device: torch.device | None = None, dtype: torch.dtype | None = None) -> Tensor:
-    """An array as a tensor on a device; None is the CPU, where the two share memory if they can."""
-    return torch.as_tensor(np.require(values, requirements=("W",)), dtype=dtype, device=device)
+def placed(values: NDArray[Any], device: str | None, dtype: str | None = None) -> Array:
+    """An array of one type on a device; None is NumPy's, and copies only to change the type."""
+    array = np.asarray(values, dtype=dtype)
+    if device is None:
+        return array
+    import torch
+
+    return torch.from_numpy(np.require(array, requirements=("C", "W"))).to(device)
 
 
-def row_codes(n: int, first: Tensor, *others: Tensor) -> Tensor:
+def row_codes(n: int, first: Array, *others: Array) -> Array:
     """One code from 0 for each distinct row of columns of codes below `n`.
 
     Examples
     --------
-    >>> row_codes(10, torch.tensor([3, 1, 3]), torch.tensor([0, 9, 0]))
-    tensor([0, 1, 0])
+    >>> row_codes(10, np.array([3, 1, 3]), np.array([0, 9, 0]))
+    array([0, 1, 0])
     """
     code = first
     for column in others:  # one at a time: n cubed could overflow
@@ -156,27 +162,24 @@ def row_codes(n: int, first: Tensor, *others: Tensor) -> Tensor:
     return code
 
 
-def distinct_codes(values: Tensor) -> Tensor:
+def distinct_codes(values: Array) -> Array:
     """One code from 0 for each distinct value; on a CPU without sorting them."""
-    if values.device.type != "cpu":
-        codes: Tensor = values.unique(return_inverse=True)[1]
-        return codes
-    return torch.from_numpy(pd.factorize(values.numpy())[0])
+    return values.unique(return_inverse=True)[1] if is_torch_array(values) else pd.factorize(values)[0]
 
 
-def numbered(rows: Tensor, n: int) -> tuple[Tensor, Tensor]:
+def numbered(rows: Array, n: int) -> tuple[Array, Array]:
     """Those of n rows that occur, in order, and the place of each row among them.
 
     Examples
     --------
-    >>> numbered(torch.tensor([7, 2, 7]), 10)
-    (tensor([2, 7]), tensor([1, 0, 1]))
+    >>> numbered(np.array([7, 2, 7]), 10)
+    (array([2, 7]), array([1, 0, 1]))
     """
-    occurs = rows.bincount(minlength=n) > 0
-    return occurs.nonzero().squeeze(1), (occurs.cumsum(0) - 1)[rows]
+    occurs = counts(rows, n) > 0
+    return namespace(rows).nonzero(occurs)[0], (occurs.cumsum(0) - 1)[rows]
 
 
-def deleted_squares(sums: Tensor, leverage: Tensor) -> Tensor:
+def deleted_squares(sums: Array, leverage: Array) -> Array:
     """Sums of squared changes of estimates when each person is deleted, of shape (n_columns,).
 
     Parameters
@@ -187,7 +190,7 @@ def deleted_squares(sums: Tensor, leverage: Tensor) -> Tensor:
         Weight of each person's triples, of the shape of `sums`, or (n_people, 1) where it is that of all columns.
     """
     # A person in every triple cannot be deleted; the bound only keeps the division defined.
-    return (sums / (1 - leverage).clamp_min(0.1)).square().sum(0)
+    return ((sums / (1 - leverage).clip(min=0.1)) ** 2).sum(0)
 
 
 def effective_number(squares: float, fourth_powers: float) -> float:
@@ -199,10 +202,10 @@ def effective_number(squares: float, fourth_powers: float) -> float:
 class People:
     """The people of some triples, on a device; the fields are those of `Triples`."""
 
-    unit: Tensor
-    person_row: Tensor
-    other: Tensor
-    own: Tensor
+    unit: Array
+    person_row: Array
+    other: Array
+    own: Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,35 +225,35 @@ class PeopleOfPart:
     """
 
     person: Gathered
-    is_outside_person: Tensor
+    is_outside_person: Array
     reference: Gathered
-    rows: Tensor
+    rows: Array
     shared: tuple[Gathered, ...]
 
     @classmethod
     def of(cls, part: People, n_reference: int) -> PeopleOfPart:
         """Index the triples of a part."""
-        person_row, other, own, device = part.person_row, part.other, part.own, part.unit.device
+        person_row, other, own, xp = part.person_row, part.other, part.own, namespace(part.unit)
         code = distinct_codes(part.unit)
-        person, everyone = Gathered.of(code), torch.arange(len(code), device=device)
-        is_outside = torch.zeros(person.n_codes, dtype=torch.bool, device=device)
+        person, everyone = Gathered.of(code), _everyone(code)
+        is_outside = xp.zeros(person.n_codes, dtype=xp.bool, device=device_of(code))
         is_outside[code] = person_row < 0
         outside, inside = ((person_row < 0) == side for side in (True, False))
         outside, inside = everyone[outside], everyone[inside]
         who = code[outside]
-        lower, upper = torch.minimum(other, own)[outside], torch.maximum(other, own)[outside]
-        couple = row_codes(n_reference, torch.cat([who, who]), torch.cat([lower, upper]))
+        lower, upper = xp.minimum(other, own)[outside], xp.maximum(other, own)[outside]
+        couple = row_codes(n_reference, xp.concat([who, who]), xp.concat([lower, upper]))
         three = row_codes(n_reference, couple[: len(who)], upper)
-        shared = (Gathered.of(couple, -1.0, torch.cat([outside, outside])), Gathered.of(three, 1.0, outside))
-        rows, place = numbered(torch.cat([other, own, person_row[inside]]), n_reference)
-        reference = Gathered(place, len(rows), rows=torch.cat([everyone, everyone, inside]))
+        shared = (Gathered.of(couple, -1.0, xp.concat([outside, outside])), Gathered.of(three, 1.0, outside))
+        rows, place = numbered(xp.concat([other, own, person_row[inside]]), n_reference)
+        reference = Gathered(place, len(rows), rows=xp.concat([everyone, everyone, inside]))
         return cls(person, is_outside, reference, rows, shared if len(outside) else ())
 
 
 def couples_of_reference(part: People, n_reference: int, low: int, high: int) -> tuple[Gathered, ...]:
     """Couples, and triples, of the reference whose lowest row is in a range."""
-    person, other, own = part.person_row, part.other, part.own
-    everyone = torch.arange(len(person), device=person.device)
+    person, other, own, xp = part.person_row, part.other, part.own, namespace(part.person_row)
+    everyone = _everyone(person)
     inside = everyone[person >= 0]
     sides = [
         (everyone, other, own),
@@ -259,29 +262,30 @@ def couples_of_reference(part: People, n_reference: int, low: int, high: int) ->
     ]
     couples = []
     for who, first, second in sides:
-        lower, upper = torch.minimum(first, second), torch.maximum(first, second)
+        lower, upper = xp.minimum(first, second), xp.maximum(first, second)
         chosen = (lower >= low) & (lower < high)
         couples.append((who[chosen], lower[chosen], upper[chosen]))
-    rows, lower, upper = (torch.cat(columns) for columns in zip(*couples, strict=True))
+    rows, lower, upper = (xp.concat(columns) for columns in zip(*couples, strict=True))
     found = [Gathered.of(row_codes(n_reference, lower, upper), -1.0, rows)]
-    three = torch.stack([person[inside], other[inside], own[inside]], dim=1).sort(dim=1).values
+    three = xp.sort(xp.stack([person[inside], other[inside], own[inside]], axis=1), axis=1)
     chosen = (three[:, 0] >= low) & (three[:, 0] < high)
     if chosen.any():
         found.append(Gathered.of(row_codes(n_reference, *three[chosen].T), 1.0, inside[chosen]))
     return tuple(found)
 
 
-def bucket_sums(values: Tensor, *buckets: Tensor) -> Tensor:
+def bucket_sums(values: Array, *buckets: Array) -> Array:
     """Sums of the rows of `values` over the buckets of each of their people, of shape (N_BUCKETS, n_columns).
 
     Examples
     --------
-    >>> found = bucket_sums(torch.tensor([[1.0], [2.0]]), torch.tensor([0, 1]), torch.tensor([3, 0]))
+    >>> found = bucket_sums(np.array([[1.0], [2.0]]), np.array([0, 1]), np.array([3, 0]))
     >>> found[[0, 1, 3], 0].tolist()
     [3.0, 2.0, 1.0]
     """
-    rows = torch.arange(len(values), device=values.device).repeat(len(buckets))
-    return Gathered(torch.cat(buckets), N_BUCKETS, rows=rows).sums(values)
+    xp = namespace(values)
+    rows = xp.concat([_everyone(values)] * len(buckets))
+    return Gathered(xp.concat(buckets), N_BUCKETS, rows=rows).sums(values)
 
 
 def folded(values: NDArray[np.floating], n_buckets: int) -> Floats:
@@ -541,10 +545,10 @@ class Selection:
         """The same with some of the columns."""
         return replace(self, difference=self.difference[:, columns])
 
-    def on(self, device: torch.device) -> Placed:
+    def on(self, device: str | None) -> Placed:
         """The selection where its sums are taken, in double precision."""
         share, control, difference = (
-            placed(array, device, torch.float64) for array in (self.share, self.control, self.difference)
+            placed(array, device, "float64") for array in (self.share, self.control, self.difference)
         )
         return Placed(share, control, difference, None if self.rows is None else placed(self.rows, device))
 
@@ -553,12 +557,12 @@ class Selection:
 class Placed:
     """A selection on a device."""
 
-    share: Tensor
-    control: Tensor
-    difference: Tensor
-    rows: Tensor | None
+    share: Array
+    control: Array
+    difference: Array
+    rows: Array | None
 
-    def spread(self, values: Tensor, whole: Tensor) -> None:
+    def spread(self, values: Array, whole: Array) -> None:
         """Write rows of values into those of all triples of a part, in the rows of triples that were selected."""
         whole[slice(None) if self.rows is None else self.rows] = values
 

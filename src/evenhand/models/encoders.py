@@ -385,7 +385,7 @@ def dense(values: Any) -> NDArray[np.float64]:
 def _transformed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> Any:
     try:
         return transformer.transform(table if takes_names else table.to_numpy())
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # the last of an altered file
         raise InvalidInputError(
             f"The pipeline cannot encode the table: {first_line(error)}.{_suspects(table)}"
         ) from error

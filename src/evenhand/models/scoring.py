@@ -235,7 +235,8 @@ def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Tensor | N
 
 def _gap(pair: PairScores, moved: Explanation, join: Tensor | None) -> Tensor:
     """Financial gap: CEC score of the people and of themselves with the counterparts' finances."""
-    return cec_scores(pair.own, moved.values if join is None else moved.values @ join)
+    gap: Tensor = cec_scores(pair.own, moved.values if join is None else moved.values @ join)
+    return gap
 
 
 def _length(explained: Explanation, join: Tensor | None) -> Tensor:

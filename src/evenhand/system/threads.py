@@ -46,9 +46,11 @@ def on_this_core() -> Iterator[None]:
 
 @contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """Let torch use a single thread in each thread that calls it."""
-    import torch  # not at the top: the process that opens model files also counts cores, and needs no torch
-
+    """Let torch, if it is loaded, use a single thread in each thread that calls it."""
+    torch = sys.modules.get("torch")
+    if torch is None:
+        yield
+        return
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -78,12 +80,12 @@ def one_thread_each() -> Iterator[None]:
         yield
 
 
-def device_turn(device_type: str) -> AbstractContextManager[object]:
+def device_turn(device: str | None) -> AbstractContextManager[object]:
     """Wait until few enough threads of this process use much of a GPU's memory; on a CPU no one waits.
 
     A GPU runs one operation after the other in any case. A second thread fills the pauses while the first one waits.
     """
-    return nullcontext() if device_type == "cpu" else _DEVICE_TURNS
+    return nullcontext() if device in (None, "cpu") else _DEVICE_TURNS
 
 
 @cache

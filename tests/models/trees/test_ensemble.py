@@ -47,6 +47,7 @@ def test_trees_stand_one_after_the_other():
         ),
         ({"left": np.array([3, -1, -1])}, "leads from a node out of its 3 nodes"),
         ({"left": np.array([2, -1, -1])}, "leads from a node out of its 3 nodes"),
+        ({"threshold": np.array([np.nan, 0.0, 0.0])}, "compares a feature with a threshold that is not a number"),
         ({"left_categories": {1: np.ones(1, bool)}}, "has categories at a node that tests nothing"),
         ({"left_categories": {7: np.ones(1, bool)}}, "has categories at a node that tests nothing"),
     ],

@@ -434,6 +434,8 @@ def _check_tree(tree: Tree, n_features: int, name: str) -> None:
         raise InvalidInputError(f"{name} must have a root and as many entries in each array, got {n} features.")
     if np.any(np.asarray(tree.feature) >= n_features):
         raise InvalidInputError(f"{name} tests feature {max(tree.feature)}; there are {n_features}, numbered from 0.")
+    if np.isnan(np.asarray(tree.threshold)[asks & ~np.isin(np.arange(n), list(tree.left_categories))]).any():
+        raise InvalidInputError(f"{name} compares a feature with a threshold that is not a number.")
     children = np.concatenate([np.asarray(tree.left)[asks], np.asarray(tree.right)[asks]])
     # Each node has at most one parent and the root none: no path from the root returns.
     if np.any((children < 1) | (children >= n)) or len(np.unique(children)) < len(children):
