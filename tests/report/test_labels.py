@@ -259,3 +259,24 @@ def test_charts_show_in_notebooks_without_a_network(labeled):
         assert drawing.startswith("<svg")
         assert "<script" not in drawing
         assert chart.to_dict()["$schema"]  # still Altair's: it can be changed and saved
+
+
+def test_pages_on_several_audits_have_labels_where_they_would_have_names(labeled, renamed, tmp_path):
+    plain = audited(is_renamed=False)
+    turned = audited(is_renamed=False, labels={**LABELS, "feature": "y9 women"})  # another order of the groups
+    own = eh.compare_audits({"spring": plain, "summer": labeled})
+    expected = eh.compare_audits({"spring": renamed, "summer": renamed})
+    assert own.sentences == expected.sentences
+    assert [c.words for c in own.changes] == [c.words for c in expected.changes]
+    assert [c.key for c in own.changes] == [c.key for c in eh.compare_audits({"a": plain, "b": plain}).changes]
+    other = eh.compare_audits({"spring": plain, "summer": turned})
+    assert [c.value for c in other.changes] == [c.value for c in own.changes]
+    assert [c.words.replace("y9", "y1") for c in other.changes] == [c.words for c in own.changes]
+    past, expected_past = (eh.monitor({"1": one, "2": one, "3": labeled}) for one in (plain, labeled))
+    assert past.sentences == expected_past.sentences
+    for name, one in (("compare", own), ("history", past)):
+        one.to_html(tmp_path / f"{name}.html")
+        page = (tmp_path / f"{name}.html").read_text("utf-8")
+        assert all(label in page for label in GROUPS.values())
+        assert "Cards &amp; loans 3.2" in page
+    assert list(own.to_dict()["audits"][1]["groups"]) == list(GROUPS)

@@ -22,6 +22,7 @@ from evenhand.auditing.history.records import (
     pairs_beside,
     setting_words,
     summary_of,
+    words_of,
 )
 from evenhand.auditing.identity import is_same_people
 from evenhand.auditing.options import FindingKey
@@ -491,7 +492,9 @@ class Comparison:
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the comparison as one HTML file that needs no network, completely or not at all."""
-        write_text(path, comparison_page(self.to_dict()))
+        labels = words_of(self.audits.values())
+        audits = [described(name, self.audits[name], labels) for name in self.names]
+        write_text(path, comparison_page({**self.to_dict(), "audits": audits}))
 
 
 def compare_audits(
@@ -566,11 +569,12 @@ def compare_audits(
             f"The audits have different settings. {' '.join(defining)} Run the audit again with the same settings, "
             "or compare anyway with `allow_different_settings=True`."
         )
+    labels = words_of(source.data for source in sources.values())
     changes: list[Change] = []
     pairings: list[Pairing] = []
     for other in others:
         is_same = _is_same(first, other, same_people)
-        own = _changes(first, other, is_same=bool(is_same))
+        own = _changes(first, other, labels, is_same=bool(is_same))
         pairings.append(_pairing(first, other, own, is_same))
         changes += own
     findings, adjusted = changed_findings(changes)
@@ -586,7 +590,7 @@ def compare_audits(
         features=tuple(c for c in adjusted if c.part == "feature"),
         differences=differences,
         pairings=tuple(pairings),
-        warnings=tuple(_reservations(first, others, differences)),
+        warnings=tuple(_reservations(first, others, differences, labels)),
     )
 
 
@@ -678,7 +682,9 @@ _UNKNOWN_PEOPLE = (
 )
 
 
-def _reservations(base: _Source, others: Sequence[_Source], differences: Sequence[SettingDifference]) -> Iterable[str]:
+def _reservations(
+    base: _Source, others: Sequence[_Source], differences: Sequence[SettingDifference], labels: Mapping[str, str]
+) -> Iterable[str]:
     yield from (d.sentence for d in differences)
     for source in (base, *others):
         if source.data["evidence"] is None:
@@ -688,7 +694,7 @@ def _reservations(base: _Source, others: Sequence[_Source], differences: Sequenc
         for one, two in ((base.name, other.name), (other.name, base.name)):
             only = sorted(columns[one] - columns[two])
             if only:
-                yield f"Features in {one} but not in {two}: {listed(only, 8)}."
+                yield f"Features in {one} but not in {two}: {listed([labels.get(name, name) for name in only], 8)}."
     if any(source.data["versions"].get("evenhand") != base.data["versions"].get("evenhand") for source in others):
         yield "The audits were made with different versions of evenhand."
 
@@ -696,11 +702,11 @@ def _reservations(base: _Source, others: Sequence[_Source], differences: Sequenc
 # --- changes ---
 
 
-def _changes(base: _Source, other: _Source, *, is_same: bool) -> list[Change]:
+def _changes(base: _Source, other: _Source, labels: Mapping[str, str], *, is_same: bool) -> list[Change]:
     """Changes of every metric in both audits, and of the inputs in either."""
     reference = base.data["outcome"]["approvals"]["reference"]
     reference = reference if reference in other.data["data"]["groups"] else None
-    own, new = (audit_metrics(source.data, reference, source.pairs) for source in (base, other))
+    own, new = (audit_metrics(source.data, reference, source.pairs, labels) for source in (base, other))
     ours, theirs = _with_inputs(own, new, base.name), _with_inputs(new, own, other.name)
     within = _errors_within(base, other, ours, theirs) if is_same else {}
     yes = [{f["key"] for f in source.data["findings"] if f["answer"] == "yes"} for source in (base, other)]

@@ -18,15 +18,19 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.excess import excess
 from evenhand.metrics.outcomes import auc_influence
 from evenhand.report.formatting import listed
+from evenhand.report.labels import Labels
 from evenhand.report.section import AuditMetric
 
 
 def audit_metrics(
-    data: Mapping[str, Any], reference: str | None = None, pairs: pd.DataFrame | None = None
+    data: Mapping[str, Any],
+    reference: str | None = None,
+    pairs: pd.DataFrame | None = None,
+    labels: Mapping[str, str] | None = None,
 ) -> dict[str, AuditMetric]:
     """Metrics of an audit by key.
 
-    They are those of the sections, in their order.
+    They are those of the sections, in their order. Keys have the names of the data.
 
     Parameters
     ----------
@@ -37,6 +41,8 @@ def audit_metrics(
     pairs
         All pairs: adds the mean CEC score and the regimes, and DeLong's standard error of the AUC. From `data` alone,
         the AUC has that of Hanley and McNeil.
+    labels
+        The words for columns, values and groups, as in `read_labels`.
 
     Raises
     ------
@@ -58,10 +64,23 @@ def audit_metrics(
     chosen = data["outcome"]["approvals"]["reference"] if reference is None else reference
     if chosen not in groups:
         raise InvalidInputError(f"`reference` must be a group of the audit, {listed(groups, 8)}, got {chosen!r}.")
-    metrics = {metric.key: metric for section in SECTIONS for metric in section.metrics(data, chosen)}
+    words = Labels.of(labels or {}, data)
+    named, shown = (
+        [metric for section in SECTIONS for metric in section.metrics(summary, group)]
+        for summary, group in ((data, chosen), (words.summary(data), words.group(chosen)))
+    )
+    metrics = {metric.key: _in_words(metric, other) for metric, other in zip(named, shown, strict=True)}
     if pairs is not None:
         metrics |= {metric.key: metric for metric in _from_people(data, sorted_pairs(pairs), metrics)}
     return metrics
+
+
+def _in_words(metric: AuditMetric, shown: AuditMetric) -> AuditMetric:
+    """A metric in the words of the same metric with labels, which may have its two groups the other way round."""
+    words, groups = shown.words, shown.groups
+    if groups is not None and metric.sign != shown.sign:
+        words, groups = words.replace(" minus ".join(groups), " minus ".join(groups[::-1])), groups[::-1]
+    return replace(metric, words=words, groups=groups)
 
 
 def sorted_pairs(pairs: pd.DataFrame) -> pd.DataFrame:

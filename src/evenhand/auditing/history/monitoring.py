@@ -15,7 +15,15 @@ from scipy import special
 from scipy.optimize import brentq
 
 from evenhand.auditing.history.metrics import audit_metrics
-from evenhand.auditing.history.records import Audit, History, changed_settings, described, history_of, setting_words
+from evenhand.auditing.history.records import (
+    Audit,
+    History,
+    changed_settings,
+    described,
+    history_of,
+    setting_words,
+    words_of,
+)
 from evenhand.auditing.summary import write_json
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.estimate import normal_quantile, size_found
@@ -179,7 +187,9 @@ class Monitoring:
 
     def to_html(self, path: str | os.PathLike[str]) -> None:
         """Write the history as one HTML file that needs no network, completely or not at all."""
-        write_text(path, monitoring_page(self.to_dict()))
+        labels = words_of(audit.data for audit in self.history.audits)
+        audits = [described(audit.name, audit.data, labels) for audit in self.history.audits]
+        write_text(path, monitoring_page({**self.to_dict(), "audits": audits}))
 
 
 def monitor(
@@ -236,7 +246,8 @@ def monitor(
     common = set.intersection(*(set(audit.data["data"]["groups"]) for audit in history.audits))
     own = history.audits[0].data["outcome"]["approvals"]["reference"]
     reference = own if own in common else min(common, default=None)
-    tables = [audit_metrics(audit.data, reference) for audit in history.audits]
+    labels = words_of(audit.data for audit in history.audits)
+    tables = [audit_metrics(audit.data, reference, labels=labels) for audit in history.audits]
     first: dict[str, AuditMetric] = {}
     for table in tables:
         first |= {key: metric for key, metric in table.items() if key not in first and metric.part != "feature"}

@@ -24,6 +24,7 @@ from evenhand.auditing.sections import load_schema
 from evenhand.auditing.summary import SCHEMA, upgraded
 from evenhand.exceptions import DataFileError, InvalidTypeError
 from evenhand.report.formatting import listed
+from evenhand.report.labels import Labels
 from evenhand.report.schema import first_fault
 
 Audit: TypeAlias = "AuditReport | Mapping[str, Any] | str | os.PathLike[str]"
@@ -298,12 +299,24 @@ def history_of(audits: History | Mapping[str, Audit] | str | os.PathLike[str]) -
     return History(tuple(recorded), "order given", ())
 
 
-def described(name: str, summary: Mapping[str, Any]) -> dict[str, Any]:
-    """What a page on several audits says about each: its people, its date and versions, and its features."""
-    created = summary.get("created")
+def words_of(summaries: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The labels of several audits; if two differ, that of the later audit."""
+    return {name: label for one in summaries for name, label in one.get("report", {}).get("labels", {}).items()}
+
+
+def described(name: str, summary: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> dict[str, Any]:
+    """What a page on several audits says about each: its people, its date and versions, and its features.
+
+    With `labels`, in the user's words, the model included.
+    """
+    created, report = summary.get("created"), summary.get("report", {})
+    model = [summary["data"]["model"]]
+    if labels is not None:
+        summary = Labels.of(labels, summary).summary(summary)
+        model = [report[key] for key in ("model_name", "model_version") if report.get(key)] or model
     return {
         "name": name,
-        "model": str(summary["data"]["model"]),
+        "model": " ".join(map(str, model)),
         "n_people": summary["data"]["n_people"],
         "groups": dict(summary["data"]["groups"]),
         "created": created if isinstance(created, str) else "",
