@@ -168,7 +168,7 @@ def test_figures_are_missing_where_no_one_has_a_match(prepared):
 
 
 def test_a_fold_trained_in_a_stack_is_the_method_trained_alone(data, prepared):
-    network = train_members(stack_tables(prepared.folds), [(0, 1.0, 1.0), (1, 1.0, 1.0), (1, 0.5, 2.0)], TINY)[1]
+    network = train_members(prepared.folds, [(0, 1.0, 1.0), (1, 1.0, 1.0), (1, 0.5, 2.0)], TINY)[1]
     options = {"n_steps": 1, "integration": "segments"}
     alone = CEC(TINY.network(1), data.financial_features, **options)
     in_stack = evaluate_network(prepared.folds[1], network, TINY)
@@ -186,9 +186,32 @@ def test_folds_of_different_lengths_are_padded(data):
 
 def test_folds_with_different_columns_cannot_train_together(prepared):
     first, second = prepared.folds
-    narrow = replace(second, join=second.join[:-1])
-    with pytest.raises(InvalidInputError, match="differ in their number of encoded columns"):
-        stack_tables((first, narrow))
+    for join in (second.join[:-1], second.join[::-1]):
+        with pytest.raises(InvalidInputError, match="differ in their encoded columns"):
+            stack_tables((first, replace(second, join=join)))
+
+
+def test_a_category_absent_from_a_training_fold_does_not_stop_onehot_networks(data, store):
+    settings = replace(TINY, encoding="onehot")
+    X = data.X.assign(rare=np.where(np.arange(len(data)) == 3, "once", "often"))
+    rare = replace(data, X=X)
+    folds = prepare_folds(rare, settings).folds
+    assert folds[0].join.shape != folds[1].join.shape
+    run = run_protocol(rare, ["unconstrained", "cec"], settings, store)
+    assert {(row.method, row.fold) for row in store.of_run(run)} == {
+        (m, k) for m in ("unconstrained", "cec") for k in (0, 1)
+    }
+    alone = run_method(
+        CEC(settings.network(1), rare.financial_features, n_steps=1, integration="segments"),
+        rare,
+        prepare_folds(rare, settings),
+        1,
+        settings,
+    )
+    (row,) = [row for row in store.of_run(run) if (row.method, row.fold) == ("cec", 1)]
+    assert row.versions["device"] == "cpu"
+    for name in METRIC_NAMES:
+        assert row.metrics[name] == pytest.approx(alone[name], abs=1e-4)
 
 
 def test_onehot_folds_compare_by_the_tables_columns():
@@ -196,16 +219,15 @@ def test_onehot_folds_compare_by_the_tables_columns():
     settings = replace(TINY, encoding="onehot")
     folds = prepare_folds(german, settings)
     assert folds.folds[0].join.shape[0] > folds.folds[0].join.shape[1] == 20
-    data = stack_tables(folds.folds)
-    assert data.join is not None
-    network = train_members(data, [(0, 1.0, 0.0)], settings)[0]
+    assert stack_tables(folds.folds).join is not None
+    network = train_members(folds.folds, [(0, 1.0, 0.0)], settings)[0]
     assert 0 < evaluate_network(folds.folds[0], network, settings)["cec"] < 1
 
 
 def test_a_stopped_stack_goes_on_from_its_checkpoint(prepared, tmp_path, monkeypatch):
     settings = replace(TINY, epochs=3)
-    data, members = stack_tables(prepared.folds), [(0, 1.0, 1.0)]
-    whole = train_members(data, members, settings)
+    folds, members = prepared.folds, [(0, 1.0, 1.0)]
+    whole = train_members(folds, members, settings)
     monkeypatch.setattr("evenhand.training.engine.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
     checkpoint, epochs, run = tmp_path / "stack.safetensors", [], Trainer._next_state
 
@@ -217,8 +239,8 @@ def test_a_stopped_stack_goes_on_from_its_checkpoint(prepared, tmp_path, monkeyp
 
     monkeypatch.setattr(Trainer, "_next_state", stop_in_the_third)
     with pytest.raises(KeyboardInterrupt):
-        train_members(data, members, settings, checkpoint=checkpoint)
-    again = train_members(data, members, settings, checkpoint=checkpoint)
+        train_members(folds, members, settings, checkpoint=checkpoint)
+    again = train_members(folds, members, settings, checkpoint=checkpoint)
     assert epochs == [0, 1, 2, 2]
     assert not checkpoint.exists()
     for one, other in zip(whole[0].parameters(), again[0].parameters(), strict=True):

@@ -167,7 +167,7 @@ def stack_tables(folds: Sequence[Fold], triples: Sequence[Ints] | None = None) -
     Raises
     ------
     InvalidInputError
-        If the folds were encoded into different numbers of columns.
+        If the folds were encoded into different columns.
     """
     n_rows = max(len(fold.y_train) for fold in folds)
 
@@ -179,10 +179,10 @@ def stack_tables(folds: Sequence[Fold], triples: Sequence[Ints] | None = None) -
         return torch.from_numpy(np.stack(rows))
 
     join = folds[0].join
-    if any(fold.join.shape != join.shape for fold in folds):
+    if any(not np.array_equal(fold.join, join) for fold in folds):
         raise InvalidInputError(
-            "The folds differ in their number of encoded columns, so they cannot train as one stack: "
-            "a category or a missing value is absent from a training fold. Use encoding='ordinal' or fewer folds."
+            "The folds differ in their encoded columns, so they cannot train as one stack: a category or a missing "
+            "value is absent from a training fold. Use encoding='ordinal' or fewer folds."
         )
     return TrainingData(
         X=padded([fold.x_train for fold in folds]),

@@ -39,7 +39,7 @@ from evenhand.research.methods.method import NetworkSettings, logits_of
 from evenhand.research.paper import PAPER
 from evenhand.system.files import json_ready
 from evenhand.system.terminal import progress as shown_progress
-from evenhand.training import Trainer, TrainingData
+from evenhand.training import Trainer
 from evenhand.training.folds import Fold, match_fold, stack_tables
 from evenhand.training.settings import TrainingMethod, TrainingSettings
 
@@ -149,11 +149,12 @@ class ProtocolSettings:
             **self._shared, encoding=self.encoding, device=device, random_state=self.random_state + fold
         )
 
-    def training(self, members: list[tuple[int, float, float]], device: str) -> TrainingSettings:
-        """Settings of a stack whose members are (fold, cec_weight, equalized_odds_weight)."""
+    def training(self, members: Sequence[Member], device: str) -> TrainingSettings:
+        """Settings of a stack of these members, on the tables of their folds, ascending."""
         folds, cec, odds = zip(*members, strict=True)
+        tables = sorted(set(folds))
         return TrainingSettings(
-            table=folds,
+            table=tuple(tables.index(fold) for fold in folds),
             seed=tuple(self.random_state + fold for fold in folds),
             cec_weight=cec,
             equalized_odds_weight=odds,
@@ -169,9 +170,9 @@ class ProtocolSettings:
         return {name: list(v) if isinstance(v, tuple) else v for name, v in asdict(self).items()}
 
 
-def versions() -> dict[str, str]:
-    """Versions of the installed libraries that a metric may depend on."""
-    found = {"python": python_version()}
+def versions(device: str | None = None) -> dict[str, str]:
+    """Versions of the installed libraries that a metric may depend on, and the device that trained a network."""
+    found = {"python": python_version(), **({"device": device} if device else {})}
     for name in ("evenhand", "torch", "numpy", "scipy", "scikit-learn", "fairlearn", "cooper-optim"):
         try:
             found[name] = version(name)
@@ -199,7 +200,7 @@ class ResultRow:
     seconds
         Training and evaluation; of a model trained in a stack, its share of the stack's time.
     versions
-        Of the libraries.
+        Of the libraries, and the device.
     """
 
     dataset: str
@@ -468,7 +469,7 @@ def ablation_weights(settings: ProtocolSettings) -> dict[str, tuple[float, float
 
 
 def train_members(
-    data: TrainingData,
+    folds: Sequence[Fold],
     members: Sequence[Member],
     settings: ProtocolSettings,
     device: str = "cpu",
@@ -478,8 +479,8 @@ def train_members(
 
     Parameters
     ----------
-    data
-        Tables of the folds.
+    folds
+        All of them; those of the members must have the same encoded columns.
     members
         Models to train together.
     settings, device
@@ -487,8 +488,8 @@ def train_members(
     checkpoint
         File for an unfinished stack, from which the same stack is resumed.
     """
-    training = settings.training(list(members), device)
-    stack = Trainer(data, training, checkpoint=checkpoint).run().network()
+    data = stack_tables([folds[number] for number in sorted({member[0] for member in members})])
+    stack = Trainer(data, settings.training(members, device), checkpoint=checkpoint).run().network()
     return [stack.member(index) for index in range(len(members))]
 
 
@@ -504,48 +505,32 @@ def run_stacks(
     """Train and evaluate every lambda setting on every fold, except those in the store.
 
     An unfinished stack is kept next to the store, and the same call resumes it. Models without the CEC term are trained
-    in a separate stack, so that the term is not computed for them.
+    in a separate stack, so that the term is not computed for them. So are folds with other encoded columns: a rare
+    category may be absent from a training fold.
     """
-    wanted = [(fold, *pair) for pair in dict.fromkeys(weights) for fold in range(len(prepared.folds))]
-    missing = [member for member in wanted if _row(prepared, member, run).key not in store]
-    data = stack_tables(prepared.folds) if missing else None
-    for has_cec in (False, True):
-        members = [member for member in missing if (member[1] > 0) == has_cec]
-        if not members:
-            continue
-        assert data is not None
+    stacks: dict[tuple[bool, bytes], list[Member]] = {}
+    for member in ((fold, *pair) for pair in dict.fromkeys(weights) for fold in range(len(prepared.folds))):
+        if _row(prepared, member, run).key not in store:
+            stacks.setdefault((member[1] > 0, prepared.folds[member[0]].join.tobytes()), []).append(member)
+    for _, members in sorted(stacks.items(), key=lambda stack: stack[0][0]):
         started = time.monotonic()
         checkpoint = store.path.with_name(f".stack-{fingerprint_plain([run, members])}.safetensors")
-        networks = train_members(data, members, settings, device, checkpoint)
+        networks = train_members(prepared.folds, members, settings, device, checkpoint)
         seconds = (time.monotonic() - started) / len(members)
         for member, network in zip(members, networks, strict=True):
             began = time.monotonic()
             metrics = evaluate_network(prepared.folds[member[0]], network, settings)
-            row = _row(prepared, member, run, metrics, seconds + time.monotonic() - began)
+            took = seconds + time.monotonic() - began
+            row = replace(_row(prepared, member, run), metrics=metrics, seconds=took, versions=versions(device))
             store.append(row)
             if advance is not None:
                 advance(f"{row.method} fold {row.fold}: CEC {metrics['cec']:.3f}")
 
 
-def _row(
-    prepared: Prepared,
-    member: Member,
-    run: str,
-    metrics: dict[str, float] | None = None,
-    seconds: float = float("nan"),
-) -> ResultRow:
+def _row(prepared: Prepared, member: Member, run: str) -> ResultRow:
     fold, cec_weight, equalized_odds_weight = member
-    return ResultRow(
-        dataset=prepared.dataset,
-        method="unconstrained" if cec_weight == equalized_odds_weight == 0 else "cec",
-        fold=fold,
-        run=run,
-        cec_weight=cec_weight,
-        equalized_odds_weight=equalized_odds_weight,
-        metrics=metrics or {},
-        seconds=seconds,
-        versions=versions() if metrics else {},
-    )
+    method = "unconstrained" if cec_weight == equalized_odds_weight == 0 else "cec"
+    return ResultRow(prepared.dataset, method, fold, run, {}, cec_weight, equalized_odds_weight)
 
 
 def run_fingerprint(prepared: Prepared, settings: ProtocolSettings) -> str:
@@ -623,7 +608,7 @@ def run_protocol(
                 started = time.monotonic()
                 metrics = run_method(method, data, prepared, number, settings)
                 seconds = time.monotonic() - started
-                store.append(replace(row, metrics=metrics, seconds=seconds, versions=versions()))
+                store.append(replace(row, metrics=metrics, seconds=seconds, versions=versions(device)))
                 advance(f"{name} fold {number}: CEC {metrics['cec']:.3f}")
     return run
 
