@@ -299,10 +299,10 @@ def test_every_page_fits_and_can_be_read(tab, folder, width, scheme):
 
 @pytest.mark.slow
 def test_a_table_of_a_gigabyte_is_streamed_from_where_it_is(chromium, app_of, tmp_path):
-    rng, n, table = np.random.default_rng(0), 20_000, tmp_path / "loans.csv"
+    rng, n, table = np.random.default_rng(0), 25_000, tmp_path / "loans.csv"
     income, debt = rng.lognormal(10.5, 0.5, n).round(2), rng.lognormal(9, 0.5, n).round(2)
     sex, paid = rng.choice(["female", "male"], n), (np.log(income / debt) - 1.5 + rng.logistic(size=n) > 0).astype(int)
-    notes = "a remark that nobody reads " * 2000
+    notes = "a remark that nobody reads " * 1600
     with table.open("w") as file:
         file.write("income,debt,sex,repaid,notes\n")
         file.writelines(f"{income[k]},{debt[k]},{sex[k]},{paid[k]},{k} {notes}\n" for k in range(n))
