@@ -72,6 +72,98 @@ def like(values: Array, array: Array, *, dtype: Any = None) -> Array:
     return given.to(device=device_of(array), dtype=dtype)
 
 
+def placed(values: ArrayLike, device: str | None) -> Array:
+    """Values as a tensor on a device, or as a NumPy array if that is None.
+
+    Examples
+    --------
+    >>> placed([1, 2], None)
+    array([1, 2])
+    """
+    if device is None:
+        return np.asarray(values)
+    import torch
+
+    return torch.as_tensor(values, device=device)
+
+
+def in_blocks(array: Array, size: int) -> list[Array]:
+    """Parts of at most so many consecutive rows; one without rows if there are none.
+
+    Examples
+    --------
+    >>> in_blocks(np.array([1, 2, 3]), 2)
+    [array([1, 2]), array([3])]
+    """
+    return [array[start : start + size] for start in range(0, max(1, len(array)), size)]
+
+
+def taken(values: Array, places: Array) -> Array:
+    """Values, of shape (n,), at places of any shape.
+
+    Examples
+    --------
+    >>> taken(np.array([5, 6, 7]), np.array([[2, 0]]))
+    array([[7, 5]])
+    """
+    return values[places] if is_torch_array(values) else values.take(places)
+
+
+def gathered(values: Array, places: Array) -> Array:
+    """Values of each row at its places, of the shape of `places`.
+
+    Examples
+    --------
+    >>> gathered(np.array([[5, 6, 7], [1, 2, 3]]), np.array([[2, 0], [1, 1]]))
+    array([[7, 5],
+           [2, 2]])
+    """
+    if is_torch_array(values):
+        return values.gather(1, places)
+    starts = np.arange(0, values.size, values.shape[1]).reshape(-1, 1) if values.size else 0
+    return values.reshape(-1).take(places + starts)
+
+
+def running_max(array: Array) -> Array:
+    """The largest value so far in each row.
+
+    Examples
+    --------
+    >>> running_max(np.array([[1, 3, 2]]))
+    array([[1, 3, 3]])
+    """
+    return array.cummax(1).values if is_torch_array(array) else np.maximum.accumulate(array, axis=1)
+
+
+def kth_smallest(array: Array, k: int) -> Array:
+    """The k-th smallest value of each row.
+
+    Examples
+    --------
+    >>> kth_smallest(np.array([[5, 3, 4]]), 2)
+    array([4])
+    """
+    if is_torch_array(array):
+        return array.kthvalue(k, dim=1).values
+    return np.partition(array, k - 1, axis=1)[:, k - 1]
+
+
+def smallest(array: Array, k: int) -> tuple[Array, Array]:
+    """The k smallest values of each row, in any order, and their places.
+
+    Examples
+    --------
+    >>> values, places = smallest(np.array([[5, 3, 4]]), 1)
+    >>> values.tolist(), places.tolist()
+    ([[3]], [[1]])
+    """
+    if is_torch_array(array):
+        values, places = array.topk(k, dim=1, largest=False)
+        return values, places
+    places = np.argpartition(array, k - 1, axis=1)[:, :k]
+    return gathered(array, places), places
+
+
 def double(array: Array) -> Array:
     """The array in float64."""
     xp = namespace(array)

@@ -10,22 +10,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
-from torch import Tensor
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import (
+    Array,
+    Floats,
+    Ints,
+    as_numpy,
+    counts,
+    device_of,
+    gathered,
+    gpu_of,
+    in_blocks,
+    kth_smallest,
+    like,
+    namespace,
+    placed,
+    running_max,
+    smallest,
+    taken,
+)
 from evenhand.exceptions import InvalidInputError
 from evenhand.system.threads import device_turn, in_order, n_cores, one_blas_thread, one_torch_thread
 
 TIE_TOLERANCE = 1e-9
 """Two distances that differ by less than this share of the smaller are the same distance."""
 
-_NO_ROW = torch.iinfo(torch.int64).max
+_NO_ROW = int(np.iinfo(np.int64).max)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,111 +58,130 @@ class Candidates:
         Number of people at each point, and the lowest row.
     """
 
-    columns: Tensor
-    offsets: Tensor
-    people: Tensor
-    sizes: Tensor
-    lowest_row: Tensor
+    columns: Array
+    offsets: Array
+    people: Array
+    sizes: Array
+    lowest_row: Array
 
     @classmethod
-    def of(cls, points: Tensor, offsets: Tensor, people: Tensor) -> Candidates:
-        """Build it from points of shape (n_points, n_coordinates), on the device of the tensors."""
-        return cls(points.T.contiguous(), offsets, people, offsets.diff(), people[offsets[:-1]])
+    def of(cls, points: Array, offsets: Array, people: Array) -> Candidates:
+        """Build it from points of shape (n_points, n_coordinates), where these are."""
+        columns = (
+            namespace(points).stack([points[:, c] for c in range(points.shape[1])]) if points.shape[1] else points.T
+        )
+        return cls(columns, offsets, people, offsets[1:] - offsets[:-1], people[offsets[:-1]])
 
     @property
     def n_points(self) -> int:
         """Number of distinct points."""
         return len(self.sizes)
 
-    @property
-    def device(self) -> torch.device:
-        """The device on which points are ranked."""
-        return self.columns.device
-
-    def distances(self, queries: Tensor, who: Tensor | slice, points: Tensor) -> Tensor:
+    def distances(self, queries: Array, who: Array | slice, points: Array) -> Array:
         """Distances of points from the queries `who`, of the shape of `points`: (n,), or (n, width) for a slice."""
-        total = torch.zeros(points.shape, dtype=torch.float64, device=self.device)
-        flat = points.reshape(-1)
-        for column, query in zip(self.columns, queries.T, strict=True):
-            asked = query[who] if points.dim() == 1 else query[who].unsqueeze(1)
-            difference = column.index_select(0, flat).reshape(points.shape)
-            difference -= asked
+        total = namespace(queries).zeros(points.shape, dtype=queries.dtype, device=device_of(queries))
+        for c in range(len(self.columns)):
+            asked = queries[who, c]
+            difference = taken(self.columns[c], points)
+            difference -= asked if points.ndim == 1 else asked[:, None]
             difference *= difference
             total += difference
         return _rooted(total)
 
-    def rank(self, distance: Tensor, points: Tensor, k: int) -> tuple[Tensor, Tensor, Tensor]:
+    def rank(self, distance: Array, points: Array, k: int) -> tuple[Array, Array, Array]:
         """Distances and rows of k people, and whether the candidates were sufficient.
 
-        `distance` and `points` are of shape (n, width), padded with inf. Candidates are sufficient if every point that
-        could tie with the last person returned is known to be among them.
+        `distance` and `points` are of shape (n, width), padded with inf, and are sorted in place. Candidates are
+        sufficient if every point that could tie with the last person returned is known to be among them.
         """
+        xp = namespace(distance)
         if k == 1:
-            nearest = distance.amin(1, keepdim=True)
+            nearest = xp.min(distance, axis=1, keepdims=True)
             tied = distance <= nearest * (1 + TIE_TOLERANCE)
-            row = torch.where(tied, self.lowest_row[points], _NO_ROW).amin(1, keepdim=True)
-            return nearest, row, ~tied.all(1)
-        distance, order = distance.sort(dim=1)
-        points, tie = points.gather(1, order), _tie_distances(distance)
-        size = torch.where(tie.isfinite(), self.sizes[points], 0)
-        suffices = torch.where(tie < tie[:, -1:], size, 0).sum(1) >= k
+            row = xp.min(xp.where(tied, taken(self.lowest_row, points), _NO_ROW), axis=1, keepdims=True)
+            return nearest, row, ~xp.all(tied, axis=1)
+        _sort_together(distance, points)
+        tie = _tie_distances(distance)
+        size = xp.where(xp.isfinite(tie), taken(self.sizes, points), 0)
+        suffices = xp.sum(xp.where(tie < tie[:, -1:], size, 0), axis=1) >= k
         self._order_ties(tie, points, size)
         return *self._people(tie, points, size, k), suffices
 
-    def _order_ties(self, tie: Tensor, points: Tensor, size: Tensor) -> None:
+    def _order_ties(self, tie: Array, points: Array, size: Array) -> None:
         """Sort tied points by their lowest rows, in place."""
-        tied = ((tie[:, 1:] == tie[:, :-1]) & (size[:, 1:] > 0)).any(1).nonzero().squeeze(1)
+        xp = namespace(tie)
+        (tied,) = xp.nonzero(xp.any((tie[:, 1:] == tie[:, :-1]) & (size[:, 1:] > 0), axis=1))
         if not len(tied):
             return
-        lowest = torch.where(size[tied] > 0, self.lowest_row[points[tied]], _NO_ROW)
-        order = lowest.argsort(dim=1, stable=True)
-        order = order.gather(1, tie[tied].gather(1, order).argsort(dim=1, stable=True))
-        points[tied] = points[tied].gather(1, order)
-        size[tied] = size[tied].gather(1, order)
+        lowest = xp.where(size[tied] > 0, taken(self.lowest_row, points[tied]), _NO_ROW)
+        order = xp.argsort(lowest, axis=1, stable=True)
+        order = gathered(order, xp.argsort(gathered(tie[tied], order), axis=1, stable=True))
+        points[tied] = gathered(points[tied], order)
+        size[tied] = gathered(size[tied], order)
 
-    def _people(self, tie: Tensor, points: Tensor, size: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def _people(self, tie: Array, points: Array, size: Array, k: int) -> tuple[Array, Array]:
         """The first k people of ranked points, with their distances; inf and -1 if there are fewer."""
-        upto = size.cumsum(1)
-        slot = torch.arange(k, device=self.device).expand(len(points), k).contiguous()
-        place = torch.searchsorted(upto, slot, right=True)
-        is_someone = place < points.shape[1]
-        place = place.clamp_max(points.shape[1] - 1)
-        within = slot - (upto - size).gather(1, place)
-        person = (self.offsets[points.gather(1, place)] + within).where(is_someone, 0)
-        return tie.gather(1, place).where(is_someone, torch.inf), self.people[person].where(is_someone, -1)
+        xp = namespace(tie)
+        n, width = points.shape
+        if width >= k and xp.all(size[:, :k] == 1):
+            return tie[:, :k], taken(self.lowest_row, points[:, :k])
+        upto = xp.cumulative_sum(size, axis=1)
+        slot, first = (xp.arange(m, device=device_of(points)) for m in (k, n))
+        # Place j of a person has passed as many points as have their last person before it.
+        passed = counts(xp.reshape((k + 1) * first[:, None] + xp.clip(upto, max=k), (-1,)), n * (k + 1))
+        place = xp.cumulative_sum(xp.reshape(passed, (n, k + 1))[:, :k], axis=1)
+        is_someone = place < width
+        place = xp.clip(place, max=width - 1)
+        within = slot - gathered(upto - size, place)
+        person = xp.where(is_someone, taken(self.offsets, gathered(points, place)) + within, 0)
+        distance, row = gathered(tie, place), taken(self.people, person)
+        return xp.where(is_someone, distance, xp.inf), xp.where(is_someone, row, -1)
 
 
-def _rooted(squares: Tensor) -> Tensor:
+def _rooted(squares: Array) -> Array:
     """Square roots, in place, rounded according to IEEE 754.
 
     NumPy and GPUs round this way; torch on a CPU uses a library that is off in the last bit once in a hundred.
     """
-    if squares.device.type != "cpu":
+    if gpu_of(squares):
         return squares.sqrt_()
-    np.sqrt(squares.numpy(), out=squares.numpy())
+    np.sqrt(as_numpy(squares), out=as_numpy(squares))
     return squares
 
 
-def _tie_distances(distance: Tensor) -> Tensor:
+def _sort_together(distance: Array, points: Array) -> None:
+    """Sort the few rows that are not in order, in place."""
+    xp = namespace(distance)
+    (unsorted,) = xp.nonzero(xp.any(distance[:, 1:] < distance[:, :-1], axis=1))
+    if len(unsorted):
+        order = xp.argsort(distance[unsorted], axis=1, stable=False)
+        distance[unsorted] = gathered(distance[unsorted], order)
+        points[unsorted] = gathered(points[unsorted], order)
+
+
+def _tie_distances(distance: Array) -> Array:
     """Sorted distances with each replaced by the first of its tie."""
-    is_first = torch.ones_like(distance, dtype=torch.bool)
-    is_first[:, 1:] = distance[:, 1:] > distance[:, :-1] * (1 + TIE_TOLERANCE)
-    tie = distance.masked_fill(~is_first, -torch.inf).cummax(1).values
+    xp = namespace(distance)
+    is_first = distance[:, 1:] > distance[:, :-1] * (1 + TIE_TOLERANCE)
+    if xp.all(is_first):
+        return distance
+    later = xp.where(is_first, distance[:, 1:], -xp.inf)
+    tie = running_max(xp.concat([distance[:, :1], later], axis=1))
     # If each is tied with the previous one but not with the first, a new tie starts in between.
-    drifting = (distance > tie * (1 + TIE_TOLERANCE)).any(1).nonzero().squeeze(1)
+    (drifting,) = xp.nonzero(xp.any(distance > tie * (1 + TIE_TOLERANCE), axis=1))
     if len(drifting):
         tie[drifting] = _ties_of_drifting(distance[drifting])
     return tie
 
 
-def _ties_of_drifting(distance: Tensor) -> Tensor:
+def _ties_of_drifting(distance: Array) -> Array:
     """The same, column by column."""
-    first = distance[:, 0]
-    columns = [first]
-    for column in distance.unbind(1)[1:]:
-        first = torch.where(column > first * (1 + TIE_TOLERANCE), column, first)
-        columns.append(first)
-    return torch.stack(columns, dim=1)
+    xp = namespace(distance)
+    columns = [distance[:, 0]]
+    for place in range(1, distance.shape[1]):
+        column, first = distance[:, place], columns[-1]
+        columns.append(xp.where(column > first * (1 + TIE_TOLERANCE), column, first))
+    return xp.stack(columns, axis=1)
 
 
 # Queries and points of one product, whose values stay in the processor's cache, or fill a GPU.
@@ -156,12 +191,12 @@ _LONGEST_STRIP = {"cpu": 64, "cuda": 32}
 _MOST_CANDIDATES = {"cpu": 1 << 18, "cuda": 1 << 23}  # number of exact comparisons at once: bounds memory
 
 
-def query_block(device: torch.device) -> int:
-    """The best number of queries at once."""
-    return _of(_BLOCK, device)
+def query_blocks(queries: Array) -> list[Array]:
+    """Queries in blocks of the best size."""
+    return in_blocks(queries, _of(_BLOCK, queries))
 
 
-def product_search(candidates: Candidates, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def product_search(candidates: Candidates, queries: Array, k: int) -> tuple[Array, Array]:
     """Distances and rows of the k nearest people of each query, of shape (n, k), as in `Candidates.rank`.
 
     Parameters
@@ -169,33 +204,32 @@ def product_search(candidates: Candidates, queries: Tensor, k: int) -> tuple[Ten
     candidates
         The points.
     queries
-        Coordinates, of shape (n, n_coordinates), on the device of the candidates.
+        Coordinates, of shape (n, n_coordinates), where the candidates are.
     k
         Number of people wanted.
     """
     strips = _Strips.of(candidates, k)
-    with device_turn(queries.device.type):
-        parts = [_searched(strips, asked, k) for asked in queries.split(query_block(queries.device))]
-        distance, row = (torch.cat(values) for values in zip(*parts, strict=True))
-    return distance, row
+    with device_turn(gpu_of(queries)):
+        return _joined([_searched(strips, asked, k) for asked in query_blocks(queries)])
 
 
-def _searched(strips: _Strips, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _searched(strips: _Strips, queries: Array, k: int) -> tuple[Array, Array]:
     """A block of queries, in parts whose candidates fit in memory."""
+    xp = namespace(queries)
     hit, limit = strips.screen(queries, k)
-    effort = (hit.sum(1) * strips.length).cumsum(0) // _of(_MOST_CANDIDATES, queries.device)
-    cuts = (effort.diff().nonzero().squeeze(1) + 1).cpu()
-    parts = [
-        _ranked(strips, asked, near, bound, k)
-        for asked, near, bound in zip(
-            queries.tensor_split(cuts), hit.tensor_split(cuts), limit.tensor_split(cuts), strict=True
-        )
-    ]
-    distance, row = (torch.cat(values) for values in zip(*parts, strict=True))
+    effort = xp.cumulative_sum(xp.sum(hit, axis=1) * strips.length) // _of(_MOST_CANDIDATES, queries)
+    cuts = [0, *(xp.nonzero(effort[1:] != effort[:-1])[0] + 1).tolist(), len(queries)]
+    parts = [slice(*bounds) for bounds in pairwise(cuts)]
+    return _joined([_ranked(strips, queries[part], hit[part], limit[part], k) for part in parts])
+
+
+def _joined(parts: Sequence[tuple[Array, Array]]) -> tuple[Array, Array]:
+    """Distances and rows of consecutive queries."""
+    distance, row = (namespace(*values).concat(values) for values in zip(*parts, strict=True))
     return distance, row
 
 
-def _ranked(strips: _Strips, queries: Tensor, hit: Tensor, limit: Tensor, k: int) -> tuple[Tensor, Tensor]:
+def _ranked(strips: _Strips, queries: Array, hit: Array, limit: Array, k: int) -> tuple[Array, Array]:
     """Compare exactly in the strips that were hit."""
     candidates = strips.candidates
     who, points = strips.members(hit)
@@ -204,9 +238,9 @@ def _ranked(strips: _Strips, queries: Tensor, hit: Tensor, limit: Tensor, k: int
     found, points = _rectangle(who[near], points[near], found[near], len(queries))
     # The few nearest are almost always sufficient, and ties are found column by column.
     width = min(found.shape[1], 2 * k + 16)
-    nearest, order = found.topk(width, dim=1, largest=False)
-    distance, row, suffices = candidates.rank(nearest, points.gather(1, order), k)
-    rest = (~suffices).nonzero().squeeze(1) if width < found.shape[1] else suffices[:0]
+    nearest, order = smallest(found, width)
+    distance, row, suffices = candidates.rank(nearest, gathered(points, order), k)
+    rest = namespace(found).nonzero(~suffices)[0] if width < found.shape[1] else suffices[:0]
     if len(rest):
         distance[rest], row[rest], _ = candidates.rank(found[rest], points[rest], k)
     return distance, row
@@ -222,69 +256,75 @@ class _Strips:
     """
 
     candidates: Candidates
-    factors: Tensor
+    factors: Array
     length: int
-    radius: Tensor
+    radius: Array
 
     @classmethod
     def of(cls, candidates: Candidates, k: int) -> _Strips:
         columns, n_points = candidates.columns, candidates.n_points
-        length = max(1, min(_of(_LONGEST_STRIP, columns.device), n_points // (16 * k)))
-        factors = columns.new_zeros((len(columns) + 1, -(-n_points // length) * length))
+        xp = namespace(columns)
+        length = max(1, min(_of(_LONGEST_STRIP, columns), n_points // (16 * k)))
+        n_padded = -(-n_points // length) * length
+        factors = xp.zeros((len(columns) + 1, n_padded), dtype=columns.dtype, device=device_of(columns))
         factors[:-1, :n_points] = -2 * columns
-        factors[-1] = torch.inf
-        norms = columns.square().sum(0)
+        factors[-1, :] = xp.inf
+        norms = xp.sum(columns * columns, axis=0)
         factors[-1, :n_points] = norms
-        return cls(candidates, factors, length, norms.max().sqrt())
+        return cls(candidates, factors, length, xp.sqrt(xp.max(norms)))
 
-    def screen(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def screen(self, queries: Array, k: int) -> tuple[Array, Array]:
         """Which strips can hold one of the k nearest, and the value that none of those can exceed."""
-        extended = torch.cat([queries, queries.new_ones((len(queries), 1))], dim=1)
-        step = max(1, _of(_TILE, queries.device) // self.length) * self.length
-        lowest = torch.cat(
-            [(extended @ tile).unflatten(1, (-1, self.length)).amin(2) for tile in self.factors.split(step, dim=1)],
-            dim=1,
+        xp = namespace(queries)
+        extended = xp.concat([queries, xp.ones_like(queries[:, :1])], axis=1)
+        step = max(1, _of(_TILE, queries) // self.length) * self.length
+        tiles = (self.factors[:, start : start + step] for start in range(0, self.factors.shape[1], step))
+        lowest = xp.concat(
+            [xp.min(xp.reshape(extended @ tile, (len(queries), -1, self.length)), axis=2) for tile in tiles], axis=1
         )
         if lowest.shape[1] < k:
-            return torch.ones_like(lowest, dtype=torch.bool), lowest.new_full((len(queries),), torch.inf)
-        limit = self._limit(queries, lowest.kthvalue(k, dim=1).values)
-        return lowest <= limit.unsqueeze(1), limit
+            return xp.ones_like(lowest, dtype=xp.bool), xp.full_like(lowest[:, 0], xp.inf)
+        limit = self._limit(queries, kth_smallest(lowest, k))
+        return lowest <= limit[:, None], limit
 
-    def _limit(self, queries: Tensor, kth: Tensor) -> Tensor:
+    def _limit(self, queries: Array, kth: Array) -> Array:
         """An upper bound of the squares of the k nearest distances minus the query's norm; `kth` up to rounding."""
+        xp = namespace(queries)
         square = _squared_norms(queries)
-        epsilon = torch.finfo(torch.float64).eps
-        rounding = 8 * epsilon * (queries.shape[1] + 4) * (square.sqrt() + self.radius).square()
-        return kth + 4 * TIE_TOLERANCE * (kth + square).clamp_min(0) + 2 * rounding
+        epsilon = float(np.finfo(np.float64).eps)
+        rounding = 8 * epsilon * (queries.shape[1] + 4) * (xp.sqrt(square) + self.radius) ** 2
+        return kth + 4 * TIE_TOLERANCE * xp.clip(kth + square, min=0) + 2 * rounding
 
-    def members(self, hit: Tensor) -> tuple[Tensor, Tensor]:
+    def members(self, hit: Array) -> tuple[Array, Array]:
         """(query, point) for every point of every strip that was hit, in query order."""
-        who, strip = hit.nonzero(as_tuple=True)
-        within = torch.arange(self.length, device=hit.device)
-        points = (strip.unsqueeze(1) * self.length + within).reshape(-1)
-        who = who.repeat_interleave(self.length)
+        xp = namespace(hit)
+        who, strip = xp.nonzero(hit)
+        points = xp.reshape(strip[:, None] * self.length + xp.arange(self.length, device=device_of(hit)), (-1,))
+        who = xp.repeat(who, self.length)
         if self.factors.shape[1] == self.candidates.n_points:
             return who, points
         real = points < self.candidates.n_points
         return who[real], points[real]
 
 
-def _rectangle(who: Tensor, points: Tensor, distance: Tensor, n: int) -> tuple[Tensor, Tensor]:
+def _rectangle(who: Array, points: Array, distance: Array, n: int) -> tuple[Array, Array]:
     """Candidates, in query order, as rows of a rectangle padded with inf."""
-    count = who.bincount(minlength=n)
-    slot = torch.arange(len(who), device=who.device) - (count.cumsum(0) - count)[who]
-    width = int(count.max())
-    padded, point = distance.new_full((n, width), torch.inf), points.new_zeros((n, width))
+    xp = namespace(distance)
+    count = counts(who, n)
+    slot = xp.arange(len(who), device=device_of(who)) - (xp.cumulative_sum(count) - count)[who]
+    shape = (n, int(xp.max(count)))
+    padded = xp.full(shape, xp.inf, dtype=distance.dtype, device=device_of(distance))
+    point = xp.zeros(shape, dtype=points.dtype, device=device_of(points))
     padded[who, slot], point[who, slot] = distance, points
     return padded, point
 
 
-def _squared_norms(points: Tensor) -> Tensor:
-    return points.square().sum(1)
+def _squared_norms(points: Array) -> Array:
+    return namespace(points).sum(points * points, axis=1)
 
 
-def _of(sizes: dict[str, int], device: torch.device) -> int:
-    return sizes.get(device.type, sizes["cpu"])
+def _of(sizes: dict[str, int], array: Array) -> int:
+    return sizes["cuda" if gpu_of(array) else "cpu"]
 
 
 MAX_TREE_DIMENSIONS = 12
@@ -329,71 +369,68 @@ class Cell:
         points = np.ascontiguousarray(points[near])
         tree = _tree(points, is_compact=True) if _tree_fits(points, engine, device) else None
         arrays = (points, offsets, rows[people])
-        candidates = Candidates.of(*(torch.as_tensor(array, device=device) for array in arrays))
+        candidates = Candidates.of(*(placed(array, device) for array in arrays))
         return cls(points, candidates, tree)
 
     @property
     def sizes(self) -> Ints:
         """Number of people at each point."""
-        sizes: Ints = self.candidates.sizes.cpu().numpy()
-        return sizes
+        return as_numpy(self.candidates.sizes)
 
     @property
     def people(self) -> Ints:
         """Rows of the reference, point by point."""
-        rows: Ints = self.candidates.people.cpu().numpy()
-        return rows
+        return as_numpy(self.candidates.people)
 
-    def nearest(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def nearest(self, queries: Array, k: int) -> tuple[Array, Array]:
         """Distances and rows of the k nearest people, querying each distinct point once on a CPU."""
-        if queries.device.type != "cpu":
+        if gpu_of(queries):
             return self.search(queries, k)
-        order, starts = _distinct(queries.numpy())
-        distance, row = self.search(queries[torch.from_numpy(order[starts])], k)
-        which = torch.empty(len(queries), dtype=torch.int64)
-        which[torch.from_numpy(order)] = torch.from_numpy(
-            np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
-        )
-        return distance[which], row[which]
+        order, starts = _distinct(as_numpy(queries))
+        distance, row = self.search(queries[like(order[starts], queries)], k)
+        which = np.empty(len(order), dtype=np.int64)
+        which[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(order)))
+        return distance[like(which, queries)], row[like(which, queries)]
 
-    def search(self, queries: Tensor, k: int, *, is_ordered: bool = False) -> tuple[Tensor, Tensor]:
+    def search(self, queries: Array, k: int, *, is_ordered: bool = False) -> tuple[Array, Array]:
         """Distances and rows of the k nearest people; `is_ordered` says that queries are in spatial order."""
         if self.tree is None:
             return self._by_products(queries, k)
-        order = np.arange(len(queries)) if is_ordered else _spatial_order(queries.numpy())
-        return self._by_tree(self.tree, queries, torch.from_numpy(order), k)
+        order = np.arange(len(queries)) if is_ordered else _spatial_order(as_numpy(queries))
+        return self._by_tree(self.tree, queries, order, k)
 
-    def _by_products(self, queries: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def _by_products(self, queries: Array, k: int) -> tuple[Array, Array]:
         """Examine all points; on a CPU, blocks of queries are distributed over the cores."""
-        if queries.device.type != "cpu":
+        if gpu_of(queries):
             return product_search(self.candidates, queries, k)
         with one_blas_thread():
-            blocks = queries.split(query_block(queries.device))
-            found = in_parallel(lambda block: product_search(self.candidates, block, k), blocks)
-        distance, row = (torch.cat(values) for values in zip(*found, strict=True))
-        return distance, row
+            return _joined(in_parallel(lambda block: product_search(self.candidates, block, k), query_blocks(queries)))
 
-    def _by_tree(self, tree: cKDTree, queries: Tensor, pending: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    def _by_tree(self, tree: cKDTree, queries: Array, pending: Ints, k: int) -> tuple[Array, Array]:
         """Query the tree for a few points, and for twice as many whenever ties leave the answer open."""
-        distance = torch.empty((len(queries), k), dtype=torch.float64)
-        row = torch.empty((len(queries), k), dtype=torch.int64)
+        xp = namespace(queries)
+        distance = xp.empty((len(queries), k), dtype=queries.dtype, device=device_of(queries))
+        row = xp.empty((len(queries), k), dtype=xp.int64, device=device_of(queries))
         n_points = len(self.points)
         width = 1 + min(k, -(-2 * k * n_points // len(self.candidates.people)))
         while len(pending) and 8 * width < n_points:
 
-            def search(block: Tensor, width: int = width) -> Tensor:
-                asked = queries[block]
-                points = torch.from_numpy(np.asarray(tree.query(asked.numpy(), k=width)[1], dtype=np.int64))
+            def search(block: Ints, width: int = width) -> Ints:
+                here = like(block, queries)
+                asked = queries[here]
+                points = like(np.asarray(tree.query(as_numpy(asked), k=width)[1], dtype=np.int64), queries)
                 found = self.candidates.distances(asked, slice(None), points)
-                distance[block], row[block], suffices = self.candidates.rank(found, points, k)
-                return block[~suffices]
+                distance[here], row[here], suffices = self.candidates.rank(found, points, k)
+                open_rows: Ints = block[~as_numpy(suffices)]
+                return open_rows
 
             size = max(1, min(_TREE_BLOCK, _MAX_CANDIDATES // width))
-            pending = torch.cat(in_parallel(search, pending.split(size)))
+            pending = np.concatenate(in_parallel(search, in_blocks(pending, size)))
             width *= 2
         if len(pending):
             # Ties with a large part of the cell: examining all of it once is cheaper than more queries.
-            distance[pending], row[pending] = self._by_products(queries[pending], k)
+            rest = like(pending, queries)
+            distance[rest], row[rest] = self._by_products(queries[rest], k)
         return distance, row
 
 
@@ -477,7 +514,7 @@ class NeighborIndex:
     cells
         The non-empty cells by (label, group).
     device
-        Where neighbors are ranked.
+        Where neighbors are ranked; None for NumPy on the CPU.
 
     Examples
     --------
@@ -489,7 +526,7 @@ class NeighborIndex:
 
     coordinates: Floats
     cells: Mapping[tuple[int, int], Cell]
-    device: torch.device
+    device: str | None
 
     @classmethod
     def build(
@@ -527,7 +564,7 @@ class NeighborIndex:
         codes = _as_codes(labels, groups, len(coordinates))
         keys, rows_of = zip(*_rows_by_cell(codes), strict=True) if len(codes) else ((), ())
         built = in_parallel(lambda rows: Cell.build(coordinates[rows], rows, engine, device), rows_of)
-        return cls(coordinates, dict(zip(keys, built, strict=True)), torch.device("cpu" if device is None else device))
+        return cls(coordinates, dict(zip(keys, built, strict=True)), device)
 
     def query(
         self,
@@ -572,12 +609,12 @@ class NeighborIndex:
         codes = _as_codes(labels, groups, len(queries))
         own_rows = None if exclude_self_rows is None else self._own_rows(exclude_self_rows, queries)
         n_wanted = k if own_rows is None else k + 1
-        found = self.nearest(torch.as_tensor(queries, device=self.device), codes, n_wanted)
-        distance, row = (values.cpu().numpy() for values in found)
+        found = self.nearest(placed(queries, self.device), codes, n_wanted)
+        distance, row = (as_numpy(values) for values in found)
         return (distance, row) if own_rows is None else _without_own(distance, row, own_rows)
 
-    def nearest(self, queries: Tensor, codes: Ints, k: int) -> tuple[Tensor, Tensor]:
-        """The answer of `query` for checked points and cells, as tensors on the device of the index.
+    def nearest(self, queries: Array, codes: Ints, k: int) -> tuple[Array, Array]:
+        """The answer of `query` for checked points and cells, on the device of the index.
 
         Parameters
         ----------
@@ -588,11 +625,12 @@ class NeighborIndex:
         k
             How many people to return.
         """
-        distance = queries.new_full((len(queries), k), torch.inf)
-        row = torch.full((len(queries), k), -1, dtype=torch.int64, device=self.device)
+        xp = namespace(queries)
+        distance = xp.full((len(queries), k), xp.inf, dtype=queries.dtype, device=device_of(queries))
+        row = xp.full((len(queries), k), -1, dtype=xp.int64, device=device_of(queries))
         for key, rows in _rows_by_cell(codes):
             if key in self.cells:
-                asking = torch.as_tensor(rows, device=self.device)
+                asking = like(rows, queries)
                 distance[asking], row[asking] = self.cells[key].nearest(queries[asking], k)
         return distance, row
 
@@ -634,9 +672,9 @@ class NeighborIndex:
             target = self.cells.get((label, group))
             if target is None or (of is not None and own not in of):
                 continue
-            points = torch.as_tensor(asking.points, device=self.device)
+            points = placed(asking.points, self.device)
             found = target.search(points, k + (own == group), is_ordered=True)
-            near, who = (np.repeat(values.cpu().numpy(), asking.sizes, axis=0) for values in found)
+            near, who = (np.repeat(as_numpy(values), asking.sizes, axis=0) for values in found)
             people = asking.people
             if own == group:
                 near, who = _without_own(near, who, people)

@@ -10,11 +10,25 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
-from evenhand.arrays import Bools, Floats, Ints, Keys, mixed_hash
+from evenhand.arrays import (
+    Array,
+    Bools,
+    Floats,
+    Ints,
+    Keys,
+    as_numpy,
+    counts,
+    device_of,
+    gathered,
+    like,
+    mixed_hash,
+    namespace,
+    placed,
+    running_max,
+    taken,
+)
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.identity import Identity, KnownPeople
 from evenhand.matching.neighbors import NeighborIndex
@@ -32,11 +46,11 @@ _PEOPLE_AT_ONCE = 16_384
 class Neighbors:
     """Distances and reference rows of neighbors, of shape (n, k); inf and -1 if there are none."""
 
-    distance: Tensor
-    row: Tensor
+    distance: Array
+    row: Array
 
     @property
-    def is_empty(self) -> Tensor:
+    def is_empty(self) -> Array:
         """Who has no neighbor."""
         return self.row[:, 0] < 0
 
@@ -46,10 +60,11 @@ class Neighbors:
         if few is None:
             return Neighbors(own_distance, own_row)
         distance, row = few.distance[part, :k], few.row[part, :k]
-        is_known = (row.unsqueeze(2) == own_row.unsqueeze(1)).any(2)
+        xp = namespace(row)
+        is_known = xp.any(row[:, :, None] == own_row[:, None, :], axis=2)
         return Neighbors(
-            torch.cat([own_distance, distance.masked_fill(is_known, torch.inf)], dim=1),
-            torch.cat([own_row, row.masked_fill(is_known, -1)], dim=1),
+            xp.concat([own_distance, xp.where(is_known, xp.inf, distance)], axis=1),
+            xp.concat([own_row, xp.where(is_known, -1, row)], axis=1),
         )
 
 
@@ -67,13 +82,13 @@ class Asking:
         The row that represents each in the reference, -1 if there is none, on the device of the index.
     """
 
-    points: Tensor
+    points: Array
     labels: Ints
-    units: Tensor
+    units: Array
 
     def rows(self, chosen: Ints) -> Asking:
         """Some of them."""
-        there = torch.as_tensor(chosen, device=self.points.device)
+        there = like(chosen, self.points)
         return Asking(self.points[there], self.labels[chosen], self.units[there])
 
 
@@ -90,35 +105,35 @@ class IndexedRows:
     """
 
     index: NeighborIndex
-    rows: Tensor
-    units: Tensor
+    rows: Array
+    units: Array
 
     @classmethod
     def of(cls, index: NeighborIndex, rows: Ints, units: Ints) -> IndexedRows:
         """Place rows, and the rows that represent them, next to their index."""
-        return cls(index, *(torch.as_tensor(codes, device=index.device) for codes in (rows, units)))
+        return cls(index, placed(rows, index.device), placed(units, index.device))
 
     def nearest(self, asking: Asking, group: int, k: int) -> Neighbors:
         """The k nearest people of `group`; no one is their own neighbor.
 
         One more neighbor than wanted is requested, and twice as many again for those who find themselves too often.
         """
-        n, device = len(asking.labels), self.index.device
-        distance = asking.points.new_full((n, k), torch.inf)
-        row = torch.full((n, k), -1, dtype=torch.int64, device=device)
+        n, xp = len(asking.labels), namespace(asking.points)
+        distance = xp.full((n, k), xp.inf, dtype=xp.float64, device=device_of(asking.points))
+        row = xp.full((n, k), -1, dtype=xp.int64, device=device_of(asking.points))
         waiting, n_asked = np.arange(n), k + 1
         while len(waiting):
             people = asking if len(waiting) == n else asking.rows(waiting)
             codes = np.column_stack([people.labels, np.full(len(waiting), group)])
             found, place = self.index.nearest(people.points, codes, n_asked)
-            is_self = (place >= 0) & (self.units[place] == people.units.unsqueeze(1))
-            rows = self.rows[place].where(place >= 0, -1)
-            order = is_self.to(torch.uint8).argsort(dim=1, stable=True)[:, :k]
-            is_done = ((~is_self).sum(1) >= k) | (rows[:, -1] < 0)
-            who = torch.as_tensor(waiting, device=device)
-            distance[who] = found.masked_fill(is_self, torch.inf).gather(1, order)
-            row[who] = rows.masked_fill(is_self, -1).gather(1, order)
-            waiting, n_asked = waiting[~is_done.cpu().numpy()], 2 * n_asked
+            is_self = (place >= 0) & (taken(self.units, place) == people.units[:, None])
+            rows = xp.where(place >= 0, taken(self.rows, place), -1)
+            order = xp.argsort(xp.astype(is_self, xp.uint8), axis=1, stable=True)[:, :k]
+            is_done = (xp.sum(~is_self, axis=1) >= k) | (rows[:, -1] < 0)
+            who = like(waiting, place)
+            distance[who] = gathered(xp.where(is_self, xp.inf, found), order)
+            row[who] = gathered(xp.where(is_self, -1, rows), order)
+            waiting, n_asked = waiting[~as_numpy(is_done)], 2 * n_asked
         return Neighbors(distance, row)
 
 
@@ -131,7 +146,7 @@ def balanced_triples(
     tolerance: float,
     slack: float,
     limit: float,
-) -> Tensor:
+) -> Array:
     """Person, rank, other row and own row of triples with one group, of shape (n_triples, 4).
 
     Parameters
@@ -154,65 +169,72 @@ def balanced_triples(
         triples = _ranked(near, wide[0] if wide else near, part.stop - start, n_pairs)
         triples[:, 0] += start
         found.append(triples)
-    return torch.cat(found) if found else other[0].row.new_zeros((0, 4))
+    xp, row = namespace(other[0].row), other[0].row
+    return xp.concat(found) if found else xp.zeros((0, 4), dtype=row.dtype, device=device_of(row))
 
 
-def _ranked(near: Tensor, wide: Tensor, n_people: int, n_pairs: int) -> Tensor:
+def _ranked(near: Array, wide: Array, n_people: int, n_pairs: int) -> Array:
     """Person, rank, other row and own row of each triple: near ones, and as many of the rest as requested."""
     place = _place(near[:, 0], n_people)
     is_kept = place < min(N_NEAR, n_pairs)
     near, place = near[is_kept], place[is_kept]
-    known = near.new_full((n_people, N_NEAR, 2), -1)
+    xp = namespace(near)
+    known = xp.full((n_people, N_NEAR, 2), -1, dtype=near.dtype, device=device_of(near))
     known[near[:, 0], place] = near[:, 1:]
-    rest = wide[~(known[wide[:, 0]] == wide[:, None, 1:]).all(2).any(1)]  # a near triple is found twice
-    n_left = n_pairs - near[:, 0].bincount(minlength=n_people)
+    is_near = xp.any(xp.all(known[wide[:, 0]] == wide[:, None, 1:], axis=2), axis=1)  # a near triple is found twice
+    rest = wide[~is_near]
+    n_left = n_pairs - counts(near[:, 0], n_people)
     further = _place(rest[:, 0], n_people)
     is_kept = further < n_left[rest[:, 0]]
     rest, further = rest[is_kept], further[is_kept]
-    rank = torch.cat([1 + place, 1 + N_NEAR + further])
-    who, other_row, own_row = torch.cat([near, rest]).T
-    return torch.stack([who, rank, other_row, own_row], dim=1)
+    rank, kept = xp.concat([1 + place, 1 + N_NEAR + further]), xp.concat([near, rest])
+    return xp.concat([kept[:, :1], rank[:, None], kept[:, 1:]], axis=1)
 
 
-def _place(who: Tensor, n_people: int) -> Tensor:
+def _place(who: Array, n_people: int) -> Array:
     """Place of each row among those of its person, whose rows follow each other, from 0."""
-    count = who.bincount(minlength=n_people)
-    return torch.arange(len(who), device=who.device) - (count.cumsum(0) - count)[who]
+    xp, count = namespace(who), counts(who, n_people)
+    return xp.arange(len(who), device=device_of(who)) - (xp.cumulative_sum(count) - count)[who]
 
 
-def _balanced(other: Neighbors, own: Neighbors, tolerance: float, slack: float, limit: float) -> Tensor:
+def _balanced(other: Neighbors, own: Neighbors, tolerance: float, slack: float, limit: float) -> Array:
     """Person, other row and own row of each triple, nearest first, of shape (n_triples, 3).
 
     On the line of a person's sorted distances, a candidate of each kind that are nearest to each other are adjacent.
     """
-    distance, order = torch.cat([other.distance, own.distance], dim=1).sort(dim=1, stable=True)
-    row = torch.cat([other.row, own.row], dim=1).gather(1, order)
+    xp = namespace(own.row)
+    distance = xp.concat([other.distance, own.distance], axis=1)
+    order = xp.argsort(distance, axis=1, stable=True)
+    distance, row = gathered(distance, order), gathered(xp.concat([other.row, own.row], axis=1), order)
     is_other = order < other.row.shape[1]
     left, right = distance[:, :-1], distance[:, 1:]
-    gap = right - left
-    is_pair = (
-        (is_other[:, :-1] != is_other[:, 1:])
-        & (gap <= tolerance * right + slack)
-        & (right <= limit)
-        & (gap < _gap_before(distance, is_other)[:, :-1])
-        & (gap <= _gap_after(distance, is_other)[:, 1:])
-        & right.isfinite()
-    )
-    who, place = is_pair.nonzero(as_tuple=True)
+    with np.errstate(invalid="ignore"):  # the gap of two who are infinitely far is NaN, which is no pair
+        gap = right - left
+        is_pair = (
+            (is_other[:, :-1] != is_other[:, 1:])
+            & (gap <= tolerance * right + slack)
+            & (right <= limit)
+            & (gap < _gap_before(distance, is_other)[:, :-1])
+            & (gap <= _gap_after(distance, is_other)[:, 1:])
+            & xp.isfinite(right)
+        )
+    who, place = xp.nonzero(is_pair)
     first, second, leads = row[who, place], row[who, place + 1], is_other[who, place]
-    return torch.stack([who, first.where(leads, second), second.where(leads, first)], dim=1)
+    return xp.stack([who, xp.where(leads, first, second), xp.where(leads, second, first)], axis=1)
 
 
-def _gap_before(distance: Tensor, is_other: Tensor) -> Tensor:
+def _gap_before(distance: Array, is_other: Array) -> Array:
     """Distance back on the line to the last candidate of the other kind; inf if there is none."""
-    last_other = distance.masked_fill(~is_other, -torch.inf).cummax(1).values
-    last_own = distance.masked_fill(is_other, -torch.inf).cummax(1).values
-    return distance - last_own.where(is_other, last_other)
+    xp = namespace(distance)
+    last_other = running_max(xp.where(is_other, distance, -xp.inf))
+    last_own = running_max(xp.where(is_other, -xp.inf, distance))
+    return distance - xp.where(is_other, last_own, last_other)
 
 
-def _gap_after(distance: Tensor, is_other: Tensor) -> Tensor:
+def _gap_after(distance: Array, is_other: Array) -> Array:
     """Distance ahead on the line to the next candidate of the other kind; inf if there is none."""
-    return _gap_before(-distance.flip(1), is_other.flip(1)).flip(1)
+    xp = namespace(distance)
+    return xp.flip(_gap_before(-xp.flip(distance, axis=1), xp.flip(is_other, axis=1)), axis=1)
 
 
 NO_ONE_IN_OTHER_GROUP = "no one of that label in the other group"
@@ -506,11 +528,11 @@ class PlaceboReference:
         limit = np.inf if max_distance is None else max_distance + slack
         reason = np.full((len(people.groups), n_groups), -1, dtype=np.int8)
         device = self.index.index.device
-        everyone = Asking(torch.as_tensor(asked, device=device), people.labels, torch.as_tensor(unit, device=device))
-        found = [torch.zeros((0, 5), dtype=torch.int64, device=device)]
+        everyone = Asking(placed(asked, device), people.labels, placed(unit, device))
+        found = [placed(np.zeros((0, 5), dtype=np.int64), device)]
         for who, target, other, own in self._between_groups(everyone, people.groups, n_groups, n_neighbors):
-            why = torch.where(other[0].is_empty, 1, torch.where(own[0].is_empty, 2, 3))
-            reason[who, target] = why.cpu().numpy()
+            nobody = as_numpy(other[0].is_empty), as_numpy(own[0].is_empty)
+            reason[who, target] = np.select(nobody, (1, 2), 3)
             triples = balanced_triples(
                 other,
                 own,
@@ -520,9 +542,10 @@ class PlaceboReference:
                 slack=slack,
                 limit=limit,
             )
-            person = torch.as_tensor(who, device=device)[triples[:, 0]]
-            found.append(torch.column_stack([person, torch.full_like(person, target), triples[:, 1:]]))
-        person, other_group, rank, others, owns = self._of_three_people(torch.cat(found)).cpu().numpy().T.copy()
+            xp, person = namespace(triples), placed(who, device)[triples[:, :1]]
+            found.append(xp.concat([person, xp.full_like(person, target), triples[:, 1:]], axis=1))
+        table = self._of_three_people(namespace(*found).concat(found))
+        person, other_group, rank, others, owns = as_numpy(table).T.copy()
         reason[person, other_group] = 0
         return PlaceboPairs(
             person=person,
@@ -556,16 +579,16 @@ class PlaceboReference:
                     few_other, few_own = among_few((target, group), asking), among_few((group, target), asking)
                     yield who, target, (other, few_other), (own, few_own)
 
-    def _of_three_people(self, table: Tensor) -> Tensor:
+    def _of_three_people(self, table: Array) -> Array:
         """Person, other group, rank, other row and own row of triples of three people, in this order.
 
         Households can have people of both groups: match and placebo must be different people, too.
         """
-        unit = torch.as_tensor(self.known.unit, device=table.device)
+        unit = like(self.known.unit, table)
         table = table[unit[table[:, 3]] != unit[table[:, 4]]]
         person, other_group, rank = table[:, 0], table[:, 1], table[:, 2]
         n_groups, n_ranks = (1 + int(codes.max()) if len(table) else 1 for codes in (other_group, rank))
-        return table[((person * n_groups + other_group) * n_ranks + rank).argsort()]
+        return table[namespace(table).argsort((person * n_groups + other_group) * n_ranks + rank)]
 
 
 def _jitter_of(content: Keys, dimensions: int, seed: int) -> Floats:
