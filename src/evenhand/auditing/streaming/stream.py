@@ -388,7 +388,7 @@ def _finished(
     crew: Crew = Threads(min(processes.n_workers, MOST_THREADS))
     is_many = min(processes.n_workers, n) > MOST_THREADS
     is_worthwhile = processes.is_started or (work.fitted.evidence is not None and people.n_rows >= _MANY_PEOPLE)
-    if is_many and is_worthwhile and how.engine in ("local", "processes") and work.fitted.model.device.type == "cpu":
+    if is_many and is_worthwhile and how.engine in ("local", "processes") and work.fitted.model.device is None:
         crew = Processes(processes, store.folder)
     else:
         processes.end()
