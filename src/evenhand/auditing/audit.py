@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from rich.console import Console
 
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch
@@ -49,7 +48,7 @@ from evenhand.models.explaining import is_sampled, questions, watched
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.terminal import PATIENCE
 from evenhand.system.terminal import progress as shown_progress
-from evenhand.system.threads import MOST_THREADS, Threads, available_memory
+from evenhand.system.threads import MOST_THREADS, Threads, available_memory, n_cores
 
 
 def audit(
@@ -393,7 +392,7 @@ def _finished(
     people, pool = found.people, reference.pool
     screened = screened_people(np.arange(len(people)), reference.settings.random_state)
     output = BatchOutput.of(found, AuditSums.of(found, SECTIONS), screened=screened)
-    batches = OneBatch(output, Threads(min(torch.get_num_threads(), MOST_THREADS)))
+    batches = OneBatch(output, Threads(min(n_cores(), MOST_THREADS)))
     assert output.pairs is not None
     attributions = found.attributions, found.scored.match_attributions
     if not reference.scope.attributions:  # a score alone was put where attributions are

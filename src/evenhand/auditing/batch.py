@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.arrays import Bools, Floats, Ints, text_codes
+from evenhand.arrays import Bools, Floats, Ints, as_numpy, like, text_codes
 from evenhand.attribution import Explanation
 from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.auditing.identity import person_buckets
@@ -58,12 +58,12 @@ def score_batch_pairs(
         contributions=np.zeros(shape, dtype=np.float32),
         match_attributions=np.full(shape, np.nan, dtype=np.float32),
     )
-    scored.match_score[usable] = explainer.model.probability(matches.logit).cpu().numpy()
+    scored.match_score[usable] = as_numpy(explainer.model.probability(matches.logit))
     for block, part in score_pairs(explainer, own, person, matches):
         rows = usable[block]
         for name in (*_METRICS, "is_negligible", "contributions"):
-            getattr(scored, name)[rows] = getattr(part, name).cpu().numpy()
-        scored.match_attributions[rows] = part.other.cpu().numpy()
+            getattr(scored, name)[rows] = as_numpy(getattr(part, name))
+        scored.match_attributions[rows] = as_numpy(part.other)
     return scored
 
 
@@ -198,7 +198,7 @@ def audit_batch(
     advance("explained")
     scored = score_batch_pairs(explainer, own, people, pool, pairs)
     advance("scored")
-    score: Floats = reference.model.probability(own.logit).cpu().numpy()
+    score: Floats = as_numpy(reference.model.probability(own.logit))
     decision = people.decided(score, reference.approval_threshold).astype(np.int64)
     match_decision = pool.decided(scored.match_score, reference.approval_threshold, pairs.match).astype(np.int64)
     regime = _regimes(decision[pairs.person], match_decision, scored, settings.consistency_threshold)
@@ -256,5 +256,5 @@ def _matched(reference: Fitted, people: People, F: pd.DataFrame) -> Pairs:
 
 def _joined_attributions(model: AuditedModel, own: Explanation) -> NDArray[np.float32]:
     join = model.join_matrix()
-    joined: NDArray[np.float32] = (own.values if join is None else own.values @ join).float().cpu().numpy()
-    return joined
+    values = own.values if join is None else own.values @ like(join, own.values)
+    return as_numpy(values).astype(np.float32, copy=False)

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.arrays import Floats, Ints, Sums, text_codes
+from evenhand.arrays import Floats, Ints, Sums, double, text_codes
 from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.identity import people_prints
 from evenhand.auditing.triples import EvidenceSums, return_much_freed_memory
@@ -267,10 +267,10 @@ class AuditSums(Sums):
             evidence=None if batch.evidence is None else batch.evidence.sums,
             n_without_baseline=int((~batch.fitted.explainer.has_baseline(people.cells)).sum()),
             methods={own.method: len(people)},
-            completeness_gap=float(own.completeness_gap.double().sum()),
-            moved=float((own.logit - own.baseline_logit).abs().double().sum()),
-            error_squares=None if error is None else float(error.double().square().sum()),
-            value_squares=float(own.values.double().square().sum()),
+            completeness_gap=float(double(own.completeness_gap).sum()),
+            moved=float(abs(double(own.logit - own.baseline_logit)).sum()),
+            error_squares=None if error is None else float((double(error) ** 2).sum()),
+            value_squares=float((double(own.values) ** 2).sum()),
             values={str(name): ColumnValues.of(people.table[name], codes, n_groups) for name in people.table.columns},
             prints=people_prints(people),
             sections={section.key: sums for section in sections if (sums := section.sums(batch)) is not None},

@@ -11,7 +11,6 @@ from statistics import mode
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
@@ -43,7 +42,7 @@ from evenhand.metrics.estimate import (
 from evenhand.metrics.excess import excess_columns
 from evenhand.metrics.pooling import DrawnEstimate, Pooled, group_means, pool, pooled_influence
 from evenhand.report.formatting import count, decimal, is_number, percent
-from evenhand.system.threads import Threads
+from evenhand.system.threads import MOST_THREADS, Threads, n_cores
 
 
 class DrawKey(NamedTuple):
@@ -209,7 +208,7 @@ def _audited(reference: Fitted, people: People, pool_of_people: People, against:
     evidence, merged, names = None, Merged.of(AuditSums.of(batch, SECTIONS)), people.groups.names
     if batch.evidence is not None:
         output = BatchOutput(0, merged, triples=batch.evidence.triples, leaf_people=batch.evidence.leaf_people)
-        batches = OneBatch(output, Threads(torch.get_num_threads()))
+        batches = OneBatch(output, Threads(min(n_cores(), MOST_THREADS)))
         evidence = gather_evidence(fitted, batches, merged, against, is_whole=False)
     pairs = PairMetrics.of(merged.sums, names, (math.nan, math.nan), fitted.scope, is_weighted=False)
     return _Draw(evidence, pairs, _estimates(fitted, batch, evidence, against))

@@ -9,10 +9,9 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
-from evenhand.arrays import mixed_hash
+from evenhand.arrays import as_numpy, double, gpu_of, like, mixed_hash
 from evenhand.auditing.options import AuditOptions, Favorable, SegmentThresholds, check_value
 from evenhand.auditing.reasons import ReasonReference
 from evenhand.auditing.scope import Scope
@@ -107,7 +106,6 @@ class Fitted:
         # A bare network rejects missing values anyway; a model with an encoder can represent them.
         missing: Missing = "indicator" if model.accepts_missing else "error"
         names = np.asarray(pool.groups.names)[pool.groups.codes]
-        device = None if pool.x.device.type == "cpu" else str(pool.x.device)
         explainer = Explainer.of(
             model,
             pool.x,
@@ -118,7 +116,7 @@ class Fitted:
             sample_weight=pool.sample_weight,
         )
         order = np.argsort(pool.identity.content, kind="stable")  # whoever is tried, the order of rows plays no part
-        tried = pool.x[torch.as_tensor(order, device=pool.x.device)], pool.cells[order]
+        tried = pool.x[like(order, pool.x)], pool.cells[order]
         segments = needed_segments(explainer, *tried, settings.n_steps)
         explainer, settings = replace(explainer, n_steps=segments.n), replace(settings, n_steps=segments.n)
         if is_sampled(explainer) and settings.n_permutations is None:
@@ -126,7 +124,7 @@ class Fitted:
             explainer, settings = with_permutations(explainer, n_orders), replace(settings, n_permutations=n_orders)
         F = model.financial_table(pool.table, financial)
         keys = pool.identity.content if settings.ties == "content" else None
-        matcher = MatchReference.of(F, pool.labels, names, missing=missing, device=device, keys=keys)
+        matcher = MatchReference.of(F, pool.labels, names, missing=missing, device=gpu_of(pool.x), keys=keys)
         is_financial = model.is_financial(list(pool.table.columns), financial)
         return cls(
             model=explainer.model,
@@ -434,8 +432,7 @@ def check_direction(model: AuditedModel, people: People) -> None:
     if not people.has_labels:
         return
     rows = np.linspace(0, len(people) - 1, min(len(people), _ASKED)).astype(np.int64)
-    with torch.no_grad():
-        score = model.margin(people.x[torch.as_tensor(rows, device=people.x.device)]).double().cpu().numpy()
+    score = as_numpy(double(model.margin(people.x[like(rows, people.x)])))
     labels = people.labels[rows]
     if not np.isfinite(score).all():
         return  # rejected when people are explained

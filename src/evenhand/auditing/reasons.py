@@ -20,11 +20,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
 
-from evenhand.arrays import Bools, Floats, Ints
+from evenhand.arrays import Array, Bools, Floats, Ints, as_numpy, double, like
 from evenhand.attribution import Explanation
 from evenhand.auditing.options import AuditOptions
 from evenhand.exceptions import InvalidInputError
@@ -74,7 +72,7 @@ class PeopleReasons:
         """Explanations of some people, all of them declined."""
         assert self.explanation is not None
         place = np.cumsum(self.is_declined)[rows] - 1
-        return self.explanation.rows(torch.as_tensor(place, device=self.explanation.logit.device))
+        return self.explanation.rows(like(place, self.explanation.logit))
 
     def table(self, names: Sequence[str], people: People, person: Ints | None = None) -> pd.DataFrame:
         """One row per declined person: person, group, decision, reason_1, ..., and share_1, ... of attributions.
@@ -397,7 +395,7 @@ class ReasonReference:
     def of(cls, reason_map: ReasonMap, settings: AuditOptions, explainer: Explainer, pool: People) -> ReasonReference:
         """Explain the declined people of a pool from the mean of the approved people."""
         model = explainer.model
-        score = model.probability(model.margin(pool.x)).cpu().numpy()
+        score = as_numpy(model.probability(model.margin(pool.x)))
         decision = pool.decided(score, settings.approval_threshold).astype(np.int64)
         approved: Explainer | None = None
         if decision.any():
@@ -408,19 +406,19 @@ class ReasonReference:
         empty = cls(reason_map, is_financial, settings.n_reasons, approved, nothing)
         return replace(empty, pool=empty.explained(pool.x, decision))
 
-    def by_feature(self, values: Tensor) -> Floats:
+    def by_feature(self, values: Array) -> Floats:
         """Convert attributions of encoded inputs to attributions of features."""
         assert self.explainer is not None
         join = self.explainer.join
-        by_feature: Floats = (values.double() if join is None else values.double() @ join).cpu().numpy()
+        by_feature: Floats = as_numpy(double(values) if join is None else double(values) @ join)
         return by_feature
 
-    def explained(self, x: Tensor, decision: Ints) -> PeopleReasons:
+    def explained(self, x: Array, decision: Ints) -> PeopleReasons:
         """Principal reasons of the declined among encoded people."""
         codes = np.full((len(decision), self.n_reasons), NO_REASON, dtype=np.int64)
         shares, rows, explanation = np.full(codes.shape, np.nan), np.flatnonzero(decision == 0), None
         if self.explainer is not None and len(rows):
-            chosen = x[torch.as_tensor(rows, device=x.device)]
+            chosen = x[like(rows, x)]
             explanation = self.explainer.explain(chosen, np.ones(len(rows), dtype=np.int64))
             pulls = self.reason_map.summed(self.by_feature(explanation.values))
             codes[rows] = principal_reasons(pulls, self.n_reasons)

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.arrays import Floats
+from evenhand.arrays import Floats, as_numpy, double
 from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.evidence import ScoreGap
 from evenhand.auditing.fitted import Fitted, own_score
@@ -478,7 +478,7 @@ def regressions_of(
     if scope.outcome == "score":
         audited[_PROBABILITY] = batch.score
         if model.output == "log-odds":
-            audited[_LOG_ODDS] = batch.own.logit.double().cpu().numpy()
+            audited[_LOG_ODDS] = as_numpy(double(batch.own.logit))
     if scope.outcome == "value":
         audited[_VALUE] = own_score(batch.score, favorable, scope.unit)
     categories = model.category_columns(list(people.table.columns))

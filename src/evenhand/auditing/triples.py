@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from evenhand.arrays import Bools, Floats, Ints, Sums
+from evenhand.arrays import Array, Bools, Floats, Ints, Sums, as_numpy, double, gpu_of, in_blocks, like, namespace
 from evenhand.auditing.reasons import BatchReasons, agreement_sums
 from evenhand.inputs.people import People
 from evenhand.matching.leaves import Leaves
@@ -109,8 +108,8 @@ class EvidenceReference:
     leaves: Leaves
     leaf_explainer: Explainer
     controls: FinanceControls
-    is_financial: Tensor
-    deviation: Tensor
+    is_financial: Array
+    deviation: Array
     n_neighbors: int = N_NEIGHBORS
     n_triples: int = N_NEAR
 
@@ -128,10 +127,8 @@ class EvidenceReference:
         n_triples: int = N_NEAR,
     ) -> EvidenceReference:
         """Index the pool by its standardized financial features, to compare `n_people`."""
-        device = pool.x.device
-        away = None if device.type == "cpu" else str(device)
         placebos = PlaceboReference.of(
-            points, pool.labels, pool.groups.codes, random_state, identity=pool.identity, device=away
+            points, pool.labels, pool.groups.codes, random_state, identity=pool.identity, device=gpu_of(pool.x)
         )
         half = pool.identity.halves(pool.cells)
         halved = HalvedExplainer.of(explainer, pool.x, pool.labels, pool.groups.codes, half, pool.sample_weight)
@@ -152,7 +149,7 @@ class EvidenceReference:
             leaves,
             baseline,
             FinanceControls.of(leaves.scale.transform(points)),
-            torch.as_tensor(is_financial, device=device),
+            like(is_financial, pool.x),
             _deviation(pool.x, pool.sample_weight),
             n_neighbors,
             n_triples,
@@ -386,7 +383,7 @@ def _scored(
     seen = reference.explainer.see(people.x, people.cells, pool.x, pairs.person, pairs.other, pairs.own)
     probability = reference.explainer.explainer.model.probability
     decided, match_decided, placebo_decided = (
-        group.decided(probability(who.logit).cpu().numpy(), decision_threshold, rows)
+        group.decided(as_numpy(probability(who.logit)), decision_threshold, rows)
         for who, group, rows in (
             (seen.person, people, pairs.person),
             (seen.match, pool, pairs.other),
@@ -408,11 +405,11 @@ def _scored(
     )
     for block, part in score_triples(reference.explainer, seen, people.x, pool.x, pairs, reference.is_financial):
         result.pair[block], result.placebo[block] = _columns(part.pair), _columns(part.placebo)
-        result.reasoning_gap[block] = part.reasoning_gap.cpu().numpy()
-        result.gap[block], result.placebo_gap[block] = part.gap.cpu().numpy(), part.placebo_gap.cpu().numpy()
-        result.stretch[block] = part.stretch.cpu().numpy()
-        result.contributions[block] = (part.pair.contributions - part.placebo.contributions).cpu()
-        result.weights[block] = part.weight_difference(reference.deviation).cpu()
+        result.reasoning_gap[block] = as_numpy(part.reasoning_gap)
+        result.gap[block], result.placebo_gap[block] = as_numpy(part.gap), as_numpy(part.placebo_gap)
+        result.stretch[block] = as_numpy(part.stretch)
+        result.contributions[block] = as_numpy(part.pair.contributions - part.placebo.contributions)
+        result.weights[block] = as_numpy(part.weight_difference(reference.deviation))
     return result
 
 
@@ -439,21 +436,24 @@ def _leaf_people(
         pool_points = reference.placebos.pool.points
         kept &= np.linalg.norm(points[chosen] - pool_points[leaves.row[leaf]], axis=1) <= max_distance
     chosen, leaf = chosen[kept], leaf[kept]
-    rows, middle = (torch.as_tensor(v, device=pool.x.device) for v in (chosen, leaves.row[leaf]))
-    moved = torch.where(reference.is_financial, pool.x[middle], people.x[rows])
+    rows, middle = (like(v, pool.x) for v in (chosen, leaves.row[leaf]))
+    xp = namespace(pool.x)
+    moved = xp.where(reference.is_financial, pool.x[middle], people.x[rows])
     explained = explainer.explain(moved, np.zeros(len(chosen), dtype=np.int64))
-    parts = (explained.values if explainer.join is None else explained.values.double() @ explainer.join).double()
+    parts = double(explained.values)
+    if explainer.join is not None:
+        parts = parts @ explainer.join
 
-    def approved(logit: Tensor) -> Tensor:
-        probability = explainer.model.probability(logit).double()
+    def approved(logit: Array) -> Array:
+        probability = double(explainer.model.probability(logit))
         # Without a model, there is no decision about someone with other finances; controls hold the finances equal.
-        decided = people.decided(probability.cpu().numpy(), decision_threshold, chosen)
-        return torch.stack([probability, torch.as_tensor(decided).to(probability)], dim=-1)
+        decided = people.decided(as_numpy(probability), decision_threshold, chosen)
+        return xp.stack([probability, like(decided, probability, dtype=probability.dtype)], axis=-1)
 
     means = mean_over_leaves(
         explainer.model, leaves.members[leaf], people.x[rows], pool.x, reference.is_financial, approved
     )
-    values = torch.cat([parts, parts.sum(-1, keepdim=True), means], dim=-1).cpu().numpy()
+    values = as_numpy(xp.concat([parts, parts.sum(-1)[:, None], means], axis=-1))
     return LeafPeople(
         leaf=leaf.astype(np.int32),
         group=people.groups.codes[chosen].astype(np.int16),
@@ -468,19 +468,19 @@ def _leaf_people(
 
 
 def _columns(scores: PairScores) -> Floats:
-    columns: Floats = torch.stack([scores.cec, scores.input_gap], dim=1).cpu().numpy()
-    return columns
+    return np.stack([as_numpy(scores.cec), as_numpy(scores.input_gap)], axis=1)
 
 
-def _deviation(x: Tensor, sample_weight: Floats | None) -> Tensor:
+def _deviation(x: Array, sample_weight: Floats | None) -> Array:
     """Standard deviation of each input over its known values, of shape (d,)."""
-    known = ~x.isnan()
-    if sample_weight is not None:
-        weight = torch.as_tensor(sample_weight, device=x.device)[:, None]
-        total = (weight * known).sum(0).clamp_min(torch.finfo(torch.float64).tiny)
-        center = torch.nansum(weight * x, 0) / total
-        return (torch.nansum(weight * (x - center).square(), 0) / total).sqrt()
-    n = known.sum(0).clamp_min(1)
-    mean = torch.nansum(x, 0, dtype=torch.float64) / n
-    squares = torch.stack([torch.nansum((part.double() - mean).square(), 0) for part in x.split(_BLOCK)]).sum(0)
-    return (squares / n).sqrt()
+    values = as_numpy(x)
+    weight = np.ones(len(values)) if sample_weight is None else sample_weight
+    blocks = list(zip(in_blocks(values, _BLOCK), in_blocks(weight[:, None], _BLOCK), strict=True))
+
+    def total(of: Callable[[NDArray[np.floating]], NDArray[Any]]) -> Floats:
+        sums: Floats = np.sum([np.nansum(w * of(part), axis=0, dtype=np.float64) for part, w in blocks], axis=0)
+        return sums
+
+    known = total(lambda part: ~np.isnan(part)).clip(min=np.finfo(np.float64).tiny)
+    center = total(lambda part: part) / known
+    return like(np.sqrt(total(lambda part: (part - center) ** 2) / known), x)

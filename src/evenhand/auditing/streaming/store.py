@@ -18,10 +18,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-import torch
 from numpy.typing import NDArray
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import Floats, Ints, as_numpy, double, like
 from evenhand.auditing.batches import BatchOutput, Merged, PairNulls
 from evenhand.auditing.fitted import Fitted
 from evenhand.exceptions import InvalidInputError, StreamError
@@ -235,9 +234,7 @@ def read_triples(slices: Sequence[Slice], before: Triples | None = None) -> Trip
 def _npy(columns: Mapping[str, NDArray[Any]], order: Ints) -> pa.Buffer:
     """A `.npy` file of records with the columns' values in a given order."""
     records = np.empty(len(order), [(name, values.dtype, values.shape[1:]) for name, values in columns.items()])
-    # Torch releases the interpreter lock while it takes rows; NumPy does not.
-    rows = torch.from_numpy(order)
-    ordered = {name: torch.from_numpy(values).index_select(0, rows).numpy() for name, values in columns.items()}
+    ordered = {name: values.take(order, axis=0) for name, values in columns.items()}
     for first in range(0, len(order), _ROWS_AT_ONCE):
         place = slice(first, first + _ROWS_AT_ONCE)
         for name, values in ordered.items():
@@ -463,9 +460,8 @@ def check_resumable(
     """
     # The scores of a few people, by which a different model is recognized.
     model, n = fitted.model, len(fitted.pool)
-    rows = torch.as_tensor(np.linspace(0, n - 1, min(n, _PROBE_PEOPLE)).astype(np.int64), device=model.device)
-    with torch.no_grad():
-        scores = model.margin(fitted.pool.x[rows]).double().cpu().numpy()
+    rows = np.linspace(0, n - 1, min(n, _PROBE_PEOPLE)).astype(np.int64)
+    scores = as_numpy(double(model.margin(fitted.pool.x[like(rows, fitted.pool.x)])))
     manifest = {
         "form": _FORM,
         "evenhand": __version__,

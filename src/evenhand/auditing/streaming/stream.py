@@ -14,7 +14,6 @@ import narwhals as nw
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import torch
 
 from evenhand.auditing.audit import options_of
 from evenhand.auditing.batch import audit_batch
@@ -263,6 +262,8 @@ def _planned(
             "(--unit)."
         )
     if how.device is not None:
+        import torch
+
         if how.device.startswith("cuda") and not torch.cuda.is_available():
             raise InvalidInputError(f"`device` is {how.device!r}, but this machine has no GPU that torch can use.")
         if not isinstance(model, torch.nn.Module):
