@@ -341,11 +341,11 @@ def recovered(
     ).fit(people.X[:n_train], decided[:n_train], sensitive_features=people.group[:n_train])
     X, group = people.X[n_train:].reset_index(drop=True), people.group[n_train:]
     audited = model.audited_model()
-    x = audited.encode(X)
+    x = torch.as_tensor(audited.encode(X))
     n_weights = np.shape(bias.weights)[1]
     weights = []
     for name in np.unique(group):
-        members = x[torch.as_tensor(group == name)]
+        members = x[torch.as_tensor(group == name, device=x.device)]
         with torch.no_grad():
             gradient = attribute(audited.network, members, members.mean(0), 8).gradients.double().mean(0)[:n_weights]
         weights.append((gradient.abs() / gradient.abs().sum()).cpu().numpy())

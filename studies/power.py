@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
-import torch
 
 from evenhand.arrays import Ints
 from evenhand.auditing.audit import audit
@@ -74,16 +73,16 @@ def former_excess(
     audited = as_audited_model(model, table=X)
     x, cells = audited.encode(X), y * (group.max() + 1) + group
     explainer = Explainer.of(audited, x, y, group)
-    half = Identity.of(x.numpy(), y, group, None).halves(cells)
+    half = Identity.of(x, y, group, None).halves(cells)
     halved = HalvedExplainer.of(explainer, x, y, group, half)
     points = MatchReference.of(X[list(finances)], y, group).points
     triples = placebo_pairs(points, y, group, n_neighbors=_NEIGHBORS, n_pairs=_TRIPLES)
     triples = triples.where(halved.has_baseline(cells[triples.person], triples.own))
     seen = halved.see(x, cells, x, triples.person, triples.other, triples.own)
-    is_financial = torch.as_tensor(audited.is_financial(list(X.columns), list(finances)))
+    is_financial = audited.is_financial(list(X.columns), list(finances))
     parts = score_triples(halved, seen, x, x, triples, is_financial)
     scores = joined((part.pair.cec, part.placebo.cec, part.gap, part.placebo_gap) for _, part in parts)
-    cec, placebo, gap, placebo_gap = (column.numpy() for column in scores)
+    cec, placebo, gap, placebo_gap = scores
     return excess(cec, placebo, triples.nodes, control=gap - placebo_gap)
 
 

@@ -519,7 +519,7 @@ def related_metrics(
         numbers = X.to_numpy(dtype=np.float64)
         scores = score_function(numbers)
     rows = procedural_metrics(
-        (explained if join is None else explained @ join).double().cpu().numpy(),
+        (explained if join is None else explained @ join).astype(np.float64),
         scores,
         labels,
         codes,

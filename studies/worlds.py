@@ -24,7 +24,7 @@ from torch import nn
 
 from evenhand.arrays import Floats, Ints
 from evenhand.datasets import load_dataset
-from evenhand.datasets.synthetic import PlantedBiasModel
+from evenhand.datasets.planted import PlantedBiasModel
 from evenhand.exceptions import EvenhandError
 from evenhand.inputs.encoding import TableEncoder
 

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Protocol, Self, runtime_checkable
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol, Self, runtime_checkable
 
-from torch import Tensor
+from evenhand.arrays import Array, double
+
+Method = Literal["segments", "midpoint", "exact"]
+"""How gradients are averaged over a path: see `attribution.gradients`."""
 
 
 class Explanation(Protocol):
@@ -16,27 +20,27 @@ class Explanation(Protocol):
     """
 
     @property
-    def values(self) -> Tensor:
+    def values(self) -> Array:
         """Attributions, of shape (n, d); rows sum to the logit minus the baseline's."""
         ...
 
     @property
-    def logit(self) -> Tensor:
+    def logit(self) -> Array:
         """The score that is explained, of shape (n,)."""
         ...
 
     @property
-    def baseline_logit(self) -> Tensor:
+    def baseline_logit(self) -> Array:
         """The score at the baselines, of shape (n,)."""
         ...
 
     @property
-    def completeness_gap(self) -> Tensor:
+    def completeness_gap(self) -> Array:
         """|sum of attributions - (f(x) - f(b))|, of shape (n,)."""
         ...
 
     @property
-    def standard_error(self) -> Tensor | None:
+    def standard_error(self) -> Array | None:
         """Standard error of each attribution, of shape (n, d), if they were estimated from a sample; else None."""
         ...
 
@@ -45,18 +49,18 @@ class Explanation(Protocol):
         """How they were computed."""
         ...
 
-    def rows(self, index: Tensor) -> Self:
+    def rows(self, index: Array) -> Self:
         """The people of `index`, in float64."""
         ...
 
-    def with_inputs_of(self, other: Self) -> Tensor:
+    def with_inputs_of(self, other: Self) -> Array:
         """Contributions of the inputs of `other` in the contexts of these people, of shape (n, d).
 
         Both must be explained from the same baselines, row by row.
         """
         ...
 
-    def per_deviation(self, deviation: Tensor) -> Tensor:
+    def per_deviation(self, deviation: Array) -> Array:
         """Contribution of a step of `deviation`, of shape (d,), from the baseline in each context, of shape (n, d)."""
         ...
 
@@ -70,9 +74,65 @@ class SharesContexts(Protocol):
         """Whether it does, so that requests are best combined."""
         ...
 
-    def crossed(self, contexts: Tensor, other: Explanation, inputs: Tensor) -> Tensor:
+    def crossed(self, contexts: Array, other: Explanation, inputs: Array) -> Array:
         """Contributions of the inputs of rows `inputs` of `other` in the contexts of rows `contexts`, of shape (n, d).
 
         Both must be explained from the same baselines, row by row.
         """
         ...
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """Weights times distances from the baseline: of a linear model, or integrated gradients of a network.
+
+    Attributes
+    ----------
+    gradients
+        Path-averaged gradients g, of shape (n, d), or (K, n, d) of a stack of K models.
+    offset
+        x - b, of shape (n, d): all models of a stack share it.
+    logit, baseline_logit
+        The model at x and at b, of shape (n,), or (K, n).
+    method
+        How the path was integrated; a module that is not a plain chain of layers always has ``midpoint`` here.
+    """
+
+    gradients: Array
+    offset: Array
+    logit: Array
+    baseline_logit: Array
+    method: Method
+
+    @property
+    def values(self) -> Array:
+        """Attributions (x - b) * g, of shape (n, d)."""
+        return self.offset * self.gradients
+
+    @property
+    def completeness_gap(self) -> Array:
+        """|sum of attributions - (f(x) - f(b))|, of shape (n,); 0 for a perfect integral."""
+        return abs(self.values.sum(-1) - (self.logit - self.baseline_logit))
+
+    @property
+    def standard_error(self) -> None:
+        """None: nothing is sampled."""
+        return
+
+    def rows(self, index: Array) -> Self:
+        """The people of `index`, in float64."""
+        return replace(
+            self,
+            gradients=double(self.gradients[..., index, :]),
+            offset=double(self.offset[..., index, :]),
+            logit=double(self.logit[..., index]),
+            baseline_logit=double(self.baseline_logit[..., index]),
+        )
+
+    def with_inputs_of(self, other: Self) -> Array:
+        """Contributions (z - b) * g(x) of the inputs z of `other` under the gradients of these people."""
+        return other.offset * self.gradients
+
+    def per_deviation(self, deviation: Array) -> Array:
+        """Change of the logit for a step of `deviation` under the gradients of each person."""
+        return deviation * self.gradients

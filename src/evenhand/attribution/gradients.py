@@ -25,15 +25,16 @@ import math
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, Self, TypeVar, get_args
+from typing import TypeVar, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from evenhand.attribution.explanation import Attribution, Method
 from evenhand.attribution.feed_forward import Activation, FeedForward, feed_forward
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.system.threads import in_order, one_torch_thread
@@ -68,9 +69,6 @@ def room(scratch: Scratch | None, name: str, like: Tensor, shape: tuple[int, ...
     (True, None)
     """
     return None if scratch is None else scratch.take(name, like, shape)
-
-
-Method = Literal["segments", "midpoint", "exact"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,62 +223,6 @@ _KEPT = threading.local()
 _LEAST_BLOCKS, _PARTS_PER_THREAD = 4, 4  # worth starting a thread, without a long wait for the last part
 
 
-@dataclass(frozen=True)
-class Attribution:
-    """Integrated gradients of n people, and their parts.
-
-    Attributes
-    ----------
-    gradients
-        Path-averaged gradients g, of shape (n, d), or (K, n, d) of a stack of K models.
-    offset
-        x - b, of shape (n, d): all models of a stack share it.
-    logit, baseline_logit
-        The model at x and at b, of shape (n,), or (K, n).
-    method
-        How the path was integrated; a module that is not a plain chain of layers always has ``midpoint`` here.
-    """
-
-    gradients: Tensor
-    offset: Tensor
-    logit: Tensor
-    baseline_logit: Tensor
-    method: Method
-
-    @property
-    def values(self) -> Tensor:
-        """Integrated gradients (x - b) * g, of shape (n, d)."""
-        return self.offset * self.gradients
-
-    @property
-    def completeness_gap(self) -> Tensor:
-        """|sum of attributions - (f(x) - f(b))|, of shape (n,); 0 for a perfect integral."""
-        return (self.values.sum(-1) - (self.logit - self.baseline_logit)).abs()
-
-    @property
-    def standard_error(self) -> None:
-        """None: nothing is sampled."""
-        return
-
-    def rows(self, index: Tensor) -> Self:
-        """The people of `index`, in float64."""
-        return replace(
-            self,
-            gradients=self.gradients[..., index, :].double(),
-            offset=self.offset[..., index, :].double(),
-            logit=self.logit[..., index].double(),
-            baseline_logit=self.baseline_logit[..., index].double(),
-        )
-
-    def with_inputs_of(self, other: Self) -> Tensor:
-        """Contributions (z - b) * g(x) of the inputs z of `other` under the gradients of these people."""
-        return other.offset * self.gradients
-
-    def per_deviation(self, deviation: Tensor) -> Tensor:
-        """Change of the logit for a step of `deviation` under the gradients of each person."""
-        return deviation * self.gradients
-
-
 def integrated_gradients(
     model: nn.Module | FeedForward,
     x: ArrayOrTensor,
@@ -320,7 +262,7 @@ def integrated_gradients(
     [[2.0, -1.0]]
     """
     if isinstance(x, Tensor):
-        return attribute(model, x, torch.as_tensor(baseline), n_steps, method).values
+        return _values(attribute(model, x, torch.as_tensor(baseline), n_steps, method))
     dtype, device = placement(model)
     with torch.no_grad():
         found = attribute(
@@ -330,7 +272,12 @@ def integrated_gradients(
             n_steps,
             method,
         )
-    return found.values.cpu().numpy()
+    return _values(found).cpu().numpy()
+
+
+def _values(found: Attribution) -> Tensor:
+    values: Tensor = found.values
+    return values
 
 
 def attribute(

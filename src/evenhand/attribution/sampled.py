@@ -20,9 +20,7 @@ from math import comb
 from typing import Protocol, runtime_checkable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from evenhand.arrays import Floats, Ints
 from evenhand.attribution.shapley import Contributions
@@ -183,9 +181,8 @@ class SampledShapley:
 
     Examples
     --------
-    >>> import torch
     >>> game = SampledShapley(lambda x: x[:, 0] * x[:, 1] + 3 * x[:, 2], n_permutations=4)
-    >>> x, baseline = torch.tensor([[2.0, 4.0, 1.0]]), torch.zeros(1, 3)
+    >>> x, baseline = np.array([[2.0, 4.0, 1.0]]), np.zeros((1, 3))
     >>> game.contributions(x, x, baseline).values.tolist()
     [[4.0, 4.0, 3.0]]
     """
@@ -217,13 +214,13 @@ class SampledShapley:
         asked = coalitions(n_inputs, self.n_permutations, self.random_state)
         return len(asked.members) + (0 if is_own else len(asked.before))
 
-    def margin(self, x: Tensor) -> Tensor:
+    def margin(self, x: Floats) -> Floats:
         """The score, of shape (n,)."""
-        values = x.double().cpu().numpy()
+        values = np.asarray(x, dtype=np.float64)
         parts = [self.score(values[rows]) for rows in _slices(len(values), values.shape[1])]
-        return torch.from_numpy(np.concatenate(parts)) if parts else torch.zeros(0, dtype=torch.float64)
+        return np.concatenate(parts) if parts else np.zeros(0)
 
-    def contributions(self, inputs: Tensor, context: Tensor, baseline: Tensor) -> Contributions:
+    def contributions(self, inputs: Floats, context: Floats, baseline: Floats) -> Contributions:
         """phi(inputs | context; baseline); standard errors for people in their own context, if sampled.
 
         Errors come from the spread between pairs of orders, which overstates the error of spread-out orders.
@@ -231,7 +228,7 @@ class SampledShapley:
         d = context.shape[1]
         asked = coalitions(d, self.n_permutations, self.random_state)
         is_own = inputs is context
-        z, w, b = (t.double().cpu().numpy() for t in (inputs, context, baseline))
+        z, w, b = (np.asarray(rows, dtype=np.float64) for rows in (inputs, context, baseline))
         values = np.zeros(w.shape)
         errors = np.zeros(w.shape) if is_own and not asked.is_exact else None
         n_asked = self.n_questions(d, is_own=is_own)
@@ -245,7 +242,7 @@ class SampledShapley:
                     errors[rows] = by_pair.std(axis=1, ddof=1) / np.sqrt(by_pair.shape[1])
             if self.watch is not None:
                 self.watch(n_asked * len(gains))
-        return Contributions(torch.from_numpy(values), None if errors is None else torch.from_numpy(errors))
+        return Contributions(values, errors)
 
     def _gains(self, asked: Coalitions, z: Floats | None, w: Floats, b: Floats) -> Floats:
         """The change of the score at each turn, of shape (n, n_turns)."""

@@ -15,8 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self, runtime_checkable
 
-from torch import Tensor
+import numpy as np
 
+from evenhand.arrays import Bools, Floats, Ints
 from evenhand.attribution.explanation import Explanation
 
 
@@ -24,8 +25,8 @@ from evenhand.attribution.explanation import Explanation
 class Contributions:
     """Contributions of shape (n, d), and their standard errors if they were estimated from a sample."""
 
-    values: Tensor
-    standard_error: Tensor | None = None
+    values: Floats
+    standard_error: Floats | None = None
 
 
 @runtime_checkable
@@ -37,11 +38,11 @@ class Game(Protocol):
         """A description of how contributions are computed."""
         ...
 
-    def margin(self, x: Tensor) -> Tensor:
+    def margin(self, x: Floats) -> Floats:
         """The score that is explained, of shape (n,)."""
         ...
 
-    def contributions(self, inputs: Tensor, context: Tensor, baseline: Tensor) -> Contributions:
+    def contributions(self, inputs: Floats, context: Floats, baseline: Floats) -> Contributions:
         """phi(inputs | context; baseline), all three of shape (n, d)."""
         ...
 
@@ -51,8 +52,8 @@ class SharedGame(Game, Protocol):
     """A game that evaluates a context once for all inputs requested in it."""
 
     def contributions_at(
-        self, inputs: tuple[Tensor, Tensor], context: tuple[Tensor, Tensor], baseline: tuple[Tensor, Tensor]
-    ) -> Tensor:
+        self, inputs: tuple[Floats, Ints], context: tuple[Floats, Ints], baseline: tuple[Floats, Ints]
+    ) -> Floats:
         """phi(inputs | context; baseline), each given as rows and the places of the n requested ones among them."""
         ...
 
@@ -75,15 +76,15 @@ class ShapleyAttribution:
     """
 
     game: Game
-    x: Tensor
-    baseline: Tensor
-    values: Tensor
-    logit: Tensor
-    baseline_logit: Tensor
-    standard_error: Tensor | None
-    is_category: Tensor | None = None
-    source: tuple[ShapleyAttribution, Tensor] | None = None
-    _steps: dict[bytes, Tensor] = field(default_factory=dict)
+    x: Floats
+    baseline: Floats
+    values: Floats
+    logit: Floats
+    baseline_logit: Floats
+    standard_error: Floats | None
+    is_category: Bools | None = None
+    source: tuple[ShapleyAttribution, Ints] | None = None
+    _steps: dict[bytes, Floats] = field(default_factory=dict)
 
     @property
     def method(self) -> str:
@@ -91,25 +92,26 @@ class ShapleyAttribution:
         return self.game.method
 
     @property
-    def completeness_gap(self) -> Tensor:
+    def completeness_gap(self) -> Floats:
         """|sum of attributions - (f(x) - f(b))|, of shape (n,)."""
-        return (self.values.sum(-1) - (self.logit - self.baseline_logit)).abs()
+        found: Floats = np.abs(self.values.sum(-1) - (self.logit - self.baseline_logit))
+        return found
 
-    def rows(self, index: Tensor) -> Self:
+    def rows(self, index: Ints) -> Self:
         """The people of `index`; inputs keep the type in which the score compares them."""
         return replace(
             self,
             x=self.x[index],
             baseline=self.baseline[index],
-            values=self.values[index].double(),
-            logit=self.logit[index].double(),
-            baseline_logit=self.baseline_logit[index].double(),
+            values=self.values[index],
+            logit=self.logit[index],
+            baseline_logit=self.baseline_logit[index],
             standard_error=None if self.standard_error is None else self.standard_error[index],
             source=(self, index),
             _steps={},
         )
 
-    def with_inputs_of(self, other: Self) -> Tensor:
+    def with_inputs_of(self, other: Self) -> Floats:
         """Contributions of the inputs of `other` in the contexts of these people."""
         return self.game.contributions(other.x, self.x, self.baseline).values
 
@@ -118,28 +120,28 @@ class ShapleyAttribution:
         """Whether the game evaluates a context once for all requests."""
         return isinstance(self.game, SharedGame)
 
-    def crossed(self, contexts: Tensor, other: Explanation, inputs: Tensor) -> Tensor:
+    def crossed(self, contexts: Ints, other: Explanation, inputs: Ints) -> Floats:
         """Contributions of the inputs of rows of `other` in the contexts of rows."""
         assert isinstance(self.game, SharedGame)
         assert isinstance(other, ShapleyAttribution)
         return self.game.contributions_at((other.x, inputs), (self.x, contexts), (self.baseline, contexts))
 
-    def per_deviation(self, deviation: Tensor) -> Tensor:
+    def per_deviation(self, deviation: Floats) -> Floats:
         """Contribution of a step of `deviation` from the baseline in each context; 0 for a category, which has none."""
         if self.source is not None:
             everyone, index = self.source
-            key = deviation.cpu().numpy().tobytes()
+            key = deviation.tobytes()
             if key not in everyone._steps:
                 everyone._steps[key] = everyone.per_deviation(deviation)
             return everyone._steps[key][index]
         if self.is_category is not None:
-            deviation = deviation.masked_fill(self.is_category, 0.0)
-        step = (self.baseline + deviation).to(self.x.dtype)
+            deviation = np.where(self.is_category, 0.0, deviation)
+        step = (self.baseline + deviation).astype(self.x.dtype, copy=False)
         return self.game.contributions(step, self.x, self.baseline).values
 
 
 def shapley_attribution(
-    game: Game, x: Tensor, baseline: Tensor, is_category: Tensor | None = None
+    game: Game, x: Floats, baseline: Floats, is_category: Bools | None = None
 ) -> ShapleyAttribution:
     """Shapley values of each row of `x` from the same row of `baseline`."""
     found = game.contributions(x, x, baseline)

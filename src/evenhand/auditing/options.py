@@ -74,7 +74,7 @@ class SegmentThresholds:
 
 
 if TYPE_CHECKING:
-    from evenhand.attribution.gradients import Method
+    from evenhand.attribution.explanation import Method
     from evenhand.models.dispatch import AttributionChoice
     from evenhand.models.protocol import Output
 

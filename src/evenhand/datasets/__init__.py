@@ -6,13 +6,12 @@ from typing import Any
 
 from evenhand.datasets.dataset import Dataset, load_adult, load_german, load_taiwan
 from evenhand.datasets.hmda import fetch_hmda, load_hmda
-from evenhand.datasets.synthetic import PlantedBias, PlantedBiasModel, make_planted_bias, make_synthetic
+from evenhand.datasets.synthetic import PlantedBias, make_planted_bias, make_synthetic
 from evenhand.exceptions import InvalidInputError
 
 __all__ = [
     "Dataset",
     "PlantedBias",
-    "PlantedBiasModel",
     "dataset_descriptions",
     "dataset_names",
     "fetch_hmda",

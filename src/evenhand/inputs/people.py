@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from evenhand.arrays import Bools, Floats, Ints, Keys
+from evenhand.arrays import Bools, Floats, Ints, Keys, as_numpy
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
 from evenhand.inputs.checking import check_table
 from evenhand.inputs.group_probabilities import GroupProbabilities, PersonProbabilities
@@ -504,7 +504,7 @@ class People:
     @cached_property
     def identity(self) -> Identity:
         """Who each row is: given by the clusters, or by all of the model's inputs."""
-        inputs = self.x.cpu().numpy() if self.known_by is None else self.known_by
+        inputs = as_numpy(self.x) if self.known_by is None else self.known_by
         identity = Identity.of(inputs, self.labels, self.groups.codes, self.clusters)
         if self.clusters is None:
             return identity

@@ -8,9 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from evenhand.arrays import Floats
 from evenhand.attribution.sampled import SampledShapley
@@ -49,7 +47,7 @@ class AdditiveGame:
     Examples
     --------
     >>> game = AdditiveGame(0.5, (Term((0,), lambda x: 3 * x[:, 0]), Term((0, 1), lambda x: x[:, 0] * x[:, 1])))
-    >>> x, baseline = torch.tensor([[2.0, 4.0]]), torch.zeros(1, 2)
+    >>> x, baseline = np.array([[2.0, 4.0]]), np.zeros((1, 2))
     >>> game.contributions(x, x, baseline).values.tolist()
     [[10.0, 4.0]]
     """
@@ -58,17 +56,16 @@ class AdditiveGame:
     terms: tuple[Term, ...]
     method: ClassVar[str] = "Shapley values of each additive term, exact"
 
-    def margin(self, x: Tensor) -> Tensor:
+    def margin(self, x: Floats) -> Floats:
         """The score, of shape (n,)."""
-        values = x.double().cpu().numpy()
-        total = np.full(len(values), self.constant)
+        total = np.full(len(x), self.constant)
         for term in self.terms:
-            total += term.score(values[:, term.inputs])
-        return torch.from_numpy(total)
+            total += term.score(x[:, term.inputs])
+        return total
 
-    def contributions(self, inputs: Tensor, context: Tensor, baseline: Tensor) -> Contributions:
+    def contributions(self, inputs: Floats, context: Floats, baseline: Floats) -> Contributions:
         """phi(inputs | context; baseline), exactly."""
-        total = torch.zeros(context.shape, dtype=torch.float64)
+        total = np.zeros(context.shape)
         for term in self.terms:
             chosen = list(term.inputs)
             of_context = context[:, chosen]
@@ -121,7 +118,7 @@ def boosting_machine(model: Any, table: pd.DataFrame | None) -> ShapleyModel | N
     if table is None or not set(names) <= set(table.columns):
         return audited  # columns that differ are rejected later, with their names
     few = spread_people(table[names])
-    ours, theirs = audited.margin(audited.encode(few)).numpy(), np.asarray(model.decision_function(few), np.float64)
+    ours, theirs = audited.margin(audited.encode(few)), np.asarray(model.decision_function(few), np.float64)
     agrees = np.abs(ours - theirs).max(initial=0.0) <= _TOLERANCE * max(1.0, np.abs(theirs).max(initial=0.0))
     return audited if agrees else None
 

@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
-from evenhand.arrays import Floats
+from evenhand.arrays import Floats, as_numpy, placed
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, first_line
 from evenhand.inputs.validation import text_columns
@@ -306,6 +305,12 @@ def _coded(table: pd.DataFrame | None, columns: list[str] | None, categorical: S
     return CodedTable.of(chosen, categorical) if categorical or text_columns(chosen) else None
 
 
+def margins_of(model: AuditedModel, x: Floats) -> Floats:
+    """The explained score of encoded people, wherever the model computes it."""
+    margin = model.margin(placed(x.astype(model.dtype, copy=False), model.device))
+    return as_numpy(margin).astype(np.float64, copy=False)
+
+
 def sampled_model(
     known: AuditedModel, *, output: Output | None = None, n_permutations: int = 32, random_state: int = 0
 ) -> ShapleyModel:
@@ -315,8 +320,8 @@ def sampled_model(
     """
 
     def score(x: Floats) -> Floats:
-        margin = known.margin(torch.as_tensor(x, dtype=known.dtype, device=known.device))
-        return (margin if wanted == known.output else known.probability(margin)).double().cpu().numpy()
+        margin = margins_of(known, x)
+        return margin if wanted == known.output else known.probability(margin)
 
     wanted = output or known.output
     as_log_odds = wanted == "log-odds" and known.output == "probability"

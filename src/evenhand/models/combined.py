@@ -15,13 +15,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
-from evenhand.arrays import Floats
+from evenhand.arrays import Floats, as_numpy
 from evenhand.attribution.sampled import Mixtures, SampledShapley, ScoresMixtures
 from evenhand.exceptions import EvenhandError
-from evenhand.models.black_box import Score, black_box_model
+from evenhand.models.black_box import Score, black_box_model, margins_of
 from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names, spread_people
 from evenhand.models.protocol import AuditedModel, EncodesTables, LinearModel, ShapleyModel
 from evenhand.models.sklearn import is_kind
@@ -41,15 +40,13 @@ def mixture_margins(model: AuditedModel, asked: Mixtures) -> Floats:
             return score.mixtures(asked)
     margins = np.empty((len(asked.context), len(asked.is_context)))
     for rows, part in asked.blocks(asked.is_context.size):
-        points = torch.as_tensor(
-            part.points.reshape(-1, asked.context.shape[1]), dtype=model.dtype, device=model.device
-        )
-        margins[rows] = model.margin(points).double().cpu().numpy().reshape(-1, len(asked.is_context))
+        points = part.points.reshape(-1, asked.context.shape[1])
+        margins[rows] = margins_of(model, points).reshape(-1, len(asked.is_context))
     return margins
 
 
 def _linear_margins(model: LinearModel, asked: Mixtures) -> Floats:
-    weights = model.weights.double().cpu().numpy()
+    weights = model.weights
     of_context = (asked.context - asked.baseline) * weights
     of_input = (asked.inputs - asked.baseline) * weights
     start: Floats = asked.baseline @ weights + model.intercept
@@ -90,7 +87,7 @@ class Member:
         baseline = self._encoded(asked.baseline)
         taken = (asked.is_input[:, self._sources], asked.is_context[:, self._sources])
         margins = mixture_margins(self.model, Mixtures(inputs, context, baseline, *taken))
-        return self.model.probability(torch.from_numpy(margins)).numpy() if self.is_probability else margins
+        return self.model.probability(margins) if self.is_probability else margins
 
     @cached_property
     def _takes_all(self) -> bool:
@@ -117,7 +114,8 @@ class Member:
         table = pd.DataFrame(rows, columns=list(self.names)) if self.coded is None else self.coded.decoded(rows)
         if self.columns is not None:
             table = table.iloc[:, self.columns]
-        return self.model.encode(self.model.aligned(table)).double().cpu().numpy()
+        encoded = as_numpy(self.model.encode(self.model.aligned(table)))
+        return encoded.astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +221,7 @@ def opened(model: Any, base: ShapleyModel, table: pd.DataFrame, known: Known) ->
         if whole is None:
             return base
         through = OpenedScore(**{**vars(score), "whole": whole})
-        few = base.encode(inputs.people).numpy()
+        few = base.encode(inputs.people)
         if np.abs(through(few) - score(few)).max(initial=0.0) > _TOLERANCE:
             return base
     except (EvenhandError, KeyError, ValueError):  # a member takes different columns, or not numbers
@@ -366,7 +364,7 @@ def _agrees(found: AuditedModel, model: Any, encoder: EncodesTables | None, tabl
         return True  # rejected later, with the columns' names
     few = spread_people(table if names is None else table[names])
     seen = encoder.transform(few) if encoder is not None else few if fitted_names(model) is not None else few.to_numpy()
-    ours = found.probability(found.margin(found.encode(few))).numpy()
+    ours = found.probability(found.margin(found.encode(few)))
     return bool(np.abs(ours - model.predict_proba(seen)[:, 1]).max(initial=0.0) <= _TOLERANCE)
 
 

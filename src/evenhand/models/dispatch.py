@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, get_args
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse.csgraph import connected_components
 from scipy.special import expit
 from sklearn.pipeline import Pipeline
-from torch import nn
 
-from evenhand.attribution import FeedForward
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.inputs.encoding import NumberColumn, TableEncoder
 from evenhand.models.additive import boosting_machine
 from evenhand.models.black_box import black_box_model, sampled_model
 from evenhand.models.combined import exact_combination, opened
 from evenhand.models.encoders import OneToOne, Steps, flat_steps, part_that_mixes, pipeline_encoder
-from evenhand.models.gradient import DifferentiableModel, module_model
 from evenhand.models.onnx import OnnxModel, onnx_model
 from evenhand.models.pmml import PmmlModel, pmml_model
 from evenhand.models.protocol import (
@@ -42,6 +39,7 @@ from evenhand.models.sklearn import (
     is_scorecard,
     linear_model,
     network_model,
+    networks,
     unwrapped,
     value_model,
 )
@@ -108,9 +106,6 @@ def as_audited_model(
 
     Examples
     --------
-    >>> import torch
-    >>> as_audited_model(torch.nn.Linear(3, 1)).kind
-    'torch module Linear'
     >>> from sklearn.linear_model import LogisticRegression
     >>> classifier = LogisticRegression().fit([[0.0], [1.0], [2.0]], [0, 0, 1])
     >>> as_audited_model(classifier).attribution
@@ -147,7 +142,7 @@ def as_audited_model(
 
 def _check_width(model: Any, columns: list[str]) -> None:
     """Reject a table that has more or fewer columns than a model that does not name its inputs."""
-    is_known = isinstance(model, (AuditedModel, nn.Module)) or tree_library(model) not in (None, "sklearn")
+    is_known = isinstance(model, AuditedModel) or is_module(model) or tree_library(model) not in (None, "sklearn")
     if is_known or input_columns(model) is not None:
         return  # columns are compared by name, or counted by the library's reader
     expected = model.n_inputs if isinstance(model, OnnxModel) else getattr(unwrapped(model), "n_features_in_", None)
@@ -168,10 +163,7 @@ def _chosen(model: Any, options: _Options) -> AuditedModel:
     if options.attribution == "sampled_shapley":
         return sampled_model(known, **options.sampling)
     if options.attribution == "integrated_gradients" and isinstance(known, LinearModel):
-        intercept = torch.full((1,), known.intercept, dtype=known.dtype, device=known.device)
-        return DifferentiableModel(
-            FeedForward((known.weights.unsqueeze(-1),), (intercept,), ()), known.kind, known.encoder
-        )
+        return cast(AuditedModel, networks('attribution="integrated_gradients"').as_network(known))
     return known
 
 
@@ -179,8 +171,9 @@ def _known(model: Any, options: _Options) -> AuditedModel | None:
     """The model with the method that suits it best; None if it is a black box on the table's columns."""
     if isinstance(model, AuditedModel):
         return model
-    if isinstance(model, nn.Module):
-        return module_model(model, output=options.output, table=options.table)
+    if is_module(model):
+        found = networks("A torch module").module_model(model, output=options.output, table=options.table)
+        return cast(AuditedModel, found)
     if isinstance(model, OnnxModel):
         return onnx_model(model, table=options.table, **options.sampling)
     if isinstance(model, PmmlModel):
@@ -210,6 +203,18 @@ def _is_combination(model: Any) -> bool:
 
 
 # Nothing is imported to see which library a model is from.
+
+
+def is_module(model: Any) -> bool:
+    """Whether `model` is a torch module.
+
+    Examples
+    --------
+    >>> is_module("text")
+    False
+    """
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(model, torch.nn.Module)
 
 
 def _is_statsmodels(model: Any) -> bool:

@@ -14,12 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from evenhand.arrays import Bools, Floats, Ints
-from evenhand.attribution import Explanation, label_group_baselines
-from evenhand.attribution.gradients import Method
+from evenhand.arrays import Array, Bools, Floats, Ints, as_numpy, double, like, namespace
+from evenhand.attribution.baselines import label_group_baselines
+from evenhand.attribution.explanation import Explanation, Method
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.models.protocol import AuditedModel, ShapleyModel
 
@@ -38,7 +36,7 @@ class CellBaselines:
         Number of counted people of the pool in each cell, of shape (n_cells,).
     """
 
-    rows: Tensor
+    rows: Array
     sizes: Ints
 
 
@@ -55,20 +53,21 @@ class Seen:
     """
 
     attribution: Explanation
-    position: Tensor
+    position: Array
 
     def __getitem__(self, part: slice) -> Explanation:
         """A part of the requested rows, in float64."""
         return self.attribution.rows(self.position[part])
 
     @property
-    def logit(self) -> Tensor:
+    def logit(self) -> Array:
         """Logit of each requested row, of shape (..., n)."""
         return self.attribution.logit[..., self.position]
 
     def split(self, sizes: Sequence[int]) -> list[Seen]:
         """The requested rows, in consecutive parts."""
-        return [replace(self, position=part) for part in self.position.split(list(sizes))]
+        ends = np.cumsum(sizes).tolist()
+        return [replace(self, position=self.position[end - n : end]) for n, end in zip(sizes, ends, strict=True)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,14 +93,14 @@ class Explainer:
     baselines: CellBaselines
     n_steps: int
     method: Method
-    join: Tensor | None = None
+    join: Array | None = None
     known: Explanation | None = None
 
     @classmethod
     def of(
         cls,
         model: AuditedModel,
-        x: Tensor,
+        x: Array,
         labels: Ints,
         groups: Ints,
         n_steps: int = 8,
@@ -116,15 +115,15 @@ class Explainer:
 
         Examples
         --------
-        >>> from evenhand.models.gradient import DifferentiableModel
-        >>> model = DifferentiableModel(torch.nn.Linear(1, 1), "torch module")
-        >>> x, y, group = torch.tensor([[1.0], [3.0]]), np.array([1, 1]), np.array([0, 0])
+        >>> from evenhand.models.protocol import LinearModel
+        >>> model = LinearModel(np.array([2.0]), 0.5, "scorecard")
+        >>> x, y, group = np.array([[1.0], [3.0]]), np.array([1, 1]), np.array([0, 0])
         >>> explainer = Explainer.of(model, x, y, group)
         >>> explainer.explain(x, np.array([1, 1])).offset.flatten().tolist()
         [-1.0, 1.0]
         """
         means = label_group_baselines(
-            x.cpu().numpy(),
+            as_numpy(x),
             labels,
             groups,
             skip_missing=model.accepts_missing,
@@ -136,11 +135,11 @@ class Explainer:
         cells[:, : means.shape[1]] = means
         counted = slice(None) if sample_weight is None else sample_weight > 0
         baselines = CellBaselines(
-            torch.as_tensor(cells.reshape(2 * n, -1), dtype=x.dtype, device=x.device),
+            like(cells.reshape(2 * n, -1), x, dtype=x.dtype),
             np.bincount((labels * n + groups)[counted], minlength=2 * n),
         )
         join = model.join_matrix()
-        return cls(model, baselines, n_steps, method, None if join is None else join.double())
+        return cls(model, baselines, n_steps, method, None if join is None else double(like(join, x)))
 
     def has_baseline(self, cells: Ints) -> Bools:
         """Whether the pool has anyone in each cell."""
@@ -151,29 +150,30 @@ class Explainer:
         rows = np.linspace(0, len(cells) - 1, min(len(cells), n)).astype(np.int64)
         return rows[self.has_baseline(cells[rows])]
 
-    def explain(self, x: Tensor, cells: Ints | Tensor) -> Explanation:
+    def explain(self, x: Array, cells: Array) -> Explanation:
         """Attributions of the rows of `x`; from the origin if a cell is empty, which the caller must leave out."""
         rows = self.baselines.rows
-        is_empty = torch.as_tensor(self.baselines.sizes == 0, device=rows.device).unsqueeze(-1)
-        start = rows.masked_fill(is_empty, 0.0)[torch.as_tensor(cells, device=rows.device)]
-        return self.model.attribute(x.to(rows.device), start, self.n_steps, self.method)
+        is_empty = like(self.baselines.sizes == 0, rows)[:, None]
+        start = namespace(rows).where(is_empty, 0.0, rows)[like(cells, rows)]
+        return self.model.attribute(like(x, rows), start, self.n_steps, self.method)
 
-    def knowing(self, pool: Tensor, labels: Ints) -> Explainer:
+    def knowing(self, pool: Array, labels: Ints) -> Explainer:
         """The same, with every row of the pool explained beforehand: worthwhile if most are used repeatedly."""
         n_groups = len(self.baselines.rows) // 2
-        rows = torch.arange(len(pool), device=pool.device).repeat_interleave(n_groups)
+        rows = np.repeat(np.arange(len(pool)), n_groups)
         cells = (labels[:, None] * n_groups + np.arange(n_groups)).ravel()
-        return replace(self, known=self.explain(pool[rows], cells))
+        return replace(self, known=self.explain(pool[like(rows, pool)], cells))
 
-    def see(self, pool: Tensor, rows: Ints, cells: Ints) -> Seen:
+    def see(self, pool: Array, rows: Ints, cells: Ints) -> Seen:
         """Rows of the pool, each from the baseline of the given cell, which has the row's label."""
-        n_cells, device = len(self.baselines.rows), self.baselines.rows.device
+        starts = self.baselines.rows
+        n_cells = len(starts)
         if self.known is not None:
             n_groups = n_cells // 2
-            return Seen(self.known, torch.as_tensor(rows * n_groups + cells % n_groups, device=device))
+            return Seen(self.known, like(rows * n_groups + cells % n_groups, starts))
         distinct, position = _distinct(rows * n_cells + cells, len(pool) * n_cells)
-        found = self.explain(pool[torch.as_tensor(distinct // n_cells, device=pool.device)], distinct % n_cells)
-        return Seen(found, torch.as_tensor(position, device=device))
+        found = self.explain(pool[like(distinct // n_cells, pool)], distinct % n_cells)
+        return Seen(found, like(position, starts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +218,7 @@ class HalvedExplainer:
     def of(
         cls,
         explainer: Explainer,
-        x: Tensor,
+        x: Array,
         labels: Ints,
         groups: Ints,
         half: Ints,
@@ -245,7 +245,7 @@ class HalvedExplainer:
         """Whether there is anyone in the half cell."""
         return self.explainer.has_baseline(self.cells(cells, placebo))
 
-    def see(self, x: Tensor, cells: Ints, pool: Tensor, person: Ints, match: Ints, placebo: Ints) -> SeenTriples:
+    def see(self, x: Array, cells: Ints, pool: Array, person: Ints, match: Ints, placebo: Ints) -> SeenTriples:
         """Everyone in triples: people are rows of `x`, matches and placebos rows of the pool.
 
         A person who is in several triples, as person, match or placebo, is explained once from each half cell.
@@ -303,7 +303,7 @@ class Segments:
     error: float | None = None
 
 
-def needed_segments(explainer: Explainer, x: Tensor, cells: Ints, asked: int | None = None) -> Segments:
+def needed_segments(explainer: Explainer, x: Array, cells: Ints, asked: int | None = None) -> Segments:
     """The fewest segments, at most 8, whose error is below 0.1%; or the requested number, and its error.
 
     Parameters
@@ -319,22 +319,24 @@ def needed_segments(explainer: Explainer, x: Tensor, cells: Ints, asked: int | N
     most = asked or MOST_SEGMENTS
     if explainer.model.attribution != "integrated_gradients" or explainer.method != "segments" or not len(rows):
         return Segments(most)
-    people, starts = x[rows], cells[rows]
+    people, starts = x[like(rows, x)], cells[rows]
     coarsest = replace(explainer, n_steps=_TRIED_SEGMENTS[0]).explain(people, starts)
     if coarsest.method != "segments":  # a module that is not a chain of layers
         return Segments(most)
 
-    def found(n: int) -> Tensor:
-        return replace(explainer, n_steps=n).explain(people, starts).values.double()
+    def found(n: int) -> Floats:
+        return _in_double(replace(explainer, n_steps=n).explain(people, starts))
 
     n_fine = max(_FINE, 4 * most)
     fine = found(n_fine)
-    size, rest = fine.norm(dim=-1), (fine - found(n_fine // 2)).norm(dim=-1)
+    size, rest = np.linalg.norm(fine, axis=-1), np.linalg.norm(fine - found(n_fine // 2), axis=-1)
+
+    rounding = float(np.finfo(explainer.model.dtype).eps)
 
     def error(n: int) -> float:
-        values = coarsest.values.double() if n == _TRIED_SEGMENTS[0] else found(n)
-        shares = (((values - fine).norm(dim=-1) + rest) / size)[size > 0].cpu().numpy()
-        rounding = float(torch.finfo(x.dtype).eps)
+        values = _in_double(coarsest) if n == _TRIED_SEGMENTS[0] else found(n)
+        errors = np.linalg.norm(values - fine, axis=-1) + rest
+        shares = errors[size > 0] / size[size > 0]
         if not len(shares):
             return rounding
         return float(shares.mean() + _STANDARD_ERRORS * shares.std() / np.sqrt(len(shares))) + rounding
@@ -343,6 +345,10 @@ def needed_segments(explainer: Explainer, x: Tensor, cells: Ints, asked: int | N
         if (bound := error(n)) <= ERROR:
             return Segments(n, bound)
     return Segments(most, error(most))
+
+
+def _in_double(explained: Explanation) -> Floats:
+    return as_numpy(double(explained.values))
 
 
 # Orders of the trial; orders that cost as much as all coalitions, which are then used; and the largest number.
@@ -381,7 +387,7 @@ def _with_game(explainer: Explainer, game: SampledShapley) -> Explainer:
     return replace(explainer, model=replace(explainer.model, game=game))
 
 
-def needed_permutations(explainer: Explainer, x: Tensor, cells: Ints, target: float) -> int:
+def needed_permutations(explainer: Explainer, x: Array, cells: Ints, target: float) -> int:
     """Number of orders for everyone, so that two people are compared under the same ones; between 8 and 64.
 
     Parameters
@@ -396,9 +402,9 @@ def needed_permutations(explainer: Explainer, x: Tensor, cells: Ints, target: fl
     rows = explainer.spread_people(cells, _PLANNED_PEOPLE)
     if not len(rows) or _game(with_permutations(explainer, _WHERE_ALL)).is_exact(x.shape[1]):
         return _WHERE_ALL
-    found = with_permutations(explainer, _TRIED).explain(x[torch.as_tensor(rows)], cells[rows])
+    found = with_permutations(explainer, _TRIED).explain(x[rows], cells[rows])
     assert found.standard_error is not None
-    size = float(found.values.square().sum())
-    error = float(found.standard_error.square().sum() / size) ** 0.5 if size > 0 else 0.0
+    size = float((found.values**2).sum())
+    error = float((found.standard_error**2).sum() / size) ** 0.5 if size > 0 else 0.0
     needed = _TRIED * (error / target) ** 2  # the error decreases with the square root of the orders
     return int(np.clip(4 * np.ceil(needed / 4), _TRIED, _MOST))

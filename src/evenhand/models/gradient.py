@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
+import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor, nn
 
-from evenhand.attribution import Attribution, FeedForward, attribute, feed_forward
-from evenhand.attribution.gradients import Method, evaluating, placement
+from evenhand.arrays import Array, Floats, as_numpy, is_torch_array
+from evenhand.attribution.explanation import Attribution, Method
+from evenhand.attribution.feed_forward import ACTIVATIONS, FeedForward, feed_forward
+from evenhand.attribution.gradients import attribute, evaluating, placement
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.encoders import spread_people
-from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, Output, check_finite
+from evenhand.models.protocol import AttributionName, AuditedModel, EncodesTables, LinearModel, Output, check_finite
 from evenhand.system.threads import device_turn
 
 
 @dataclass(frozen=True)
 class DifferentiableModel(AuditedModel):
-    """A network that maps the encoded table, of shape (n, d), to one score per row; or a stack of K, to (K, n)."""
+    """A network that maps the encoded table, of shape (n, d), to one score per row; or a stack of K, to (K, n).
+
+    It answers in the kind it is asked in: arrays for arrays, tensors for tensors. `encode` returns tensors only for a
+    network that is not in memory of the processor.
+    """
 
     network: nn.Module | FeedForward
     kind: str
@@ -27,31 +35,82 @@ class DifferentiableModel(AuditedModel):
     output: Output = "log-odds"
 
     @property
-    def dtype(self) -> torch.dtype:
-        """Type of the network's parameters."""
-        return placement(self.network)[0]
+    def dtype(self) -> type[np.floating]:
+        """Type of the network's parameters; float32 if NumPy has none like it, or a narrower one."""
+        return np.float64 if placement(self.network)[0] == torch.float64 else np.float32
 
     @property
-    def device(self) -> torch.device:
-        """Where the network's parameters are."""
-        return placement(self.network)[1]
+    def device(self) -> str | None:
+        """Where the network's parameters are, unless in memory of the processor."""
+        device = placement(self.network)[1]
+        return None if device.type == "cpu" else str(device)
 
-    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
+    def attribute(self, x: Array, baseline: Array, n_steps: int, method: Method) -> Attribution:
         """Integrated gradients of encoded people from encoded baselines, without a graph."""
-        with torch.no_grad(), device_turn(x.device.type):
-            found = attribute(self.network, x, baseline, n_steps, method)
-        if found.logit.dim() == 1:  # in a stack, one member that overflows must not stop the others
+        people, starts = self._tensor(x), self._tensor(baseline)
+        with torch.no_grad(), device_turn(people.device.type):
+            found = attribute(self.network, people, starts, n_steps, method)
+        if found.logit.ndim == 1:  # in a stack, one member that overflows must not stop the others
             check_finite(found.logit)
-        return found
+        if is_torch_array(x):
+            return found
+        return replace(
+            found,
+            gradients=as_numpy(found.gradients),
+            offset=as_numpy(found.offset),
+            logit=as_numpy(found.logit),
+            baseline_logit=as_numpy(found.baseline_logit),
+        )
 
-    def margin(self, x: Tensor) -> Tensor:
+    def margin(self, x: Array) -> Array:
         """The logit of encoded people."""
+        people = self._tensor(x)
         network = self.network if isinstance(self.network, FeedForward) else feed_forward(self.network)
         if network is not None:
-            network.check_inputs(x)
+            network.check_inputs(people)
         with torch.no_grad():
             # A module of any other kind is evaluated as for its explanation, with dropout off.
-            return attribute(self.network, x, x, 1, "midpoint").logit if network is None else network(x)
+            logit = attribute(self.network, people, people, 1, "midpoint").logit if network is None else network(people)
+        return logit if is_torch_array(x) else as_numpy(logit)
+
+    def _tensor(self, rows: Array) -> Tensor:
+        """Rows as the network takes them; nothing is copied if they are in its memory and its type."""
+        dtype, device = placement(self.network)
+        given = rows if is_torch_array(rows) else np.require(rows, requirements=("C", "W"))
+        return torch.as_tensor(given, dtype=dtype, device=device)
+
+
+def chain_model(
+    layers: Sequence[tuple[Floats, Floats]],
+    activations: Sequence[tuple[str, float | None]],
+    kind: str,
+    encoder: EncodesTables | None = None,
+) -> DifferentiableModel:
+    """Weights, biases and activations that another library has learned, as a network in float64.
+
+    Parameters
+    ----------
+    layers
+        Weights, of shape (n_in, n_out), and biases.
+    activations
+        Name of a torch module and its parameter, if it has one, between every two layers.
+
+    Examples
+    --------
+    >>> layers = [(np.array([[1.0, -1.0]]), np.zeros(2)), (np.ones((2, 1)), np.zeros(1))]
+    >>> chain_model(layers, [("ReLU", None)], "two units").margin(np.array([[3.0]])).tolist()
+    [3.0]
+    """
+    weights, biases = (tuple(torch.as_tensor(np.array(layer[k], dtype=np.float64)) for layer in layers) for k in (0, 1))
+    modules = [getattr(nn, name)(*(() if value is None else (value,))) for name, value in activations]
+    network = FeedForward(weights, biases, tuple(ACTIVATIONS[type(module)](module) for module in modules))
+    return DifferentiableModel(network, kind, encoder)
+
+
+def as_network(model: LinearModel) -> DifferentiableModel:
+    """A linear model as a network without hidden layers, for integrated gradients."""
+    layer = model.weights[:, None], np.array([model.intercept])
+    return chain_model([layer], [], model.kind, model.encoder)
 
 
 _ASKED_PEOPLE = 10_000
@@ -118,7 +177,7 @@ def _returned(model: DifferentiableModel, table: pd.DataFrame) -> Tensor | None:
 
     Any other output is rejected with a message when people are explained.
     """
-    x = model.encode(spread_people(table, _ASKED_PEOPLE))
+    x = model._tensor(model.encode(spread_people(table, _ASKED_PEOPLE)))
     assert isinstance(model.network, nn.Module)
     try:
         with torch.no_grad(), evaluating(model.network):

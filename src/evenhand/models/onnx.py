@@ -9,20 +9,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import nn
 
 from evenhand.arrays import Floats
-from evenhand.attribution import FeedForward
-from evenhand.attribution.feed_forward import ACTIVATIONS, Activation
 from evenhand.attribution.sampled import SampledShapley
 from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.inputs.validation import as_spelled
 from evenhand.models.black_box import Score, scores_missing
 from evenhand.models.encoders import NamedColumns
-from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.onnx_process import OnnxProcesses
-from evenhand.models.protocol import AuditedModel, Output, ShapleyModel
+from evenhand.models.protocol import AuditedModel, LinearModel, Output, ShapleyModel
+from evenhand.models.sklearn import networks
 from evenhand.system.libraries import optional_module
 
 _CHECKED_ROWS = 64
@@ -150,7 +146,7 @@ def onnx_model(
     if output != "probability":
         network = onnx_network(model)
         if network is not None:
-            return DifferentiableModel(network, "ONNX network")
+            return network
     is_probability = model.returns_probability if output is None or model.returns_probability else False
     as_log_odds = is_probability and output == "log-odds"
     explained: Output = "probability" if is_probability and not as_log_odds else "log-odds"
@@ -168,7 +164,7 @@ def onnx_model(
     )
 
 
-def onnx_network(model: OnnxModel) -> FeedForward | None:
+def onnx_network(model: OnnxModel) -> AuditedModel | None:
     """The graph as a chain of affine maps and activations; None if it is not one.
 
     The result is compared with the model's scores before it is used.
@@ -179,11 +175,10 @@ def onnx_network(model: OnnxModel) -> FeedForward | None:
         return None
     # The network's logits must be the model's score, or its log-odds, at points near and far.
     rng = np.random.default_rng(0)
-    x = rng.normal(size=(_CHECKED_ROWS, network.n_inputs)) * rng.choice([0.1, 1.0, 10.0], size=(_CHECKED_ROWS, 1))
+    x = rng.normal(size=(_CHECKED_ROWS, model.n_inputs or 0)) * rng.choice([0.1, 1.0, 10.0], size=(_CHECKED_ROWS, 1))
     x = x.astype(np.float32).astype(np.float64)
     theirs = Score(model.score, "The ONNX model", False)(x)
-    with torch.no_grad():
-        ours = network(torch.from_numpy(x)).numpy().reshape(-1)
+    ours = network.margin(x)
     scale = 1.0 if model.returns_probability else max(1.0, float(np.abs(theirs).max()))
     if model.returns_probability:
         ours = 0.5 * (1 + np.tanh(ours / 2))
@@ -208,12 +203,12 @@ class _Reader:
         self._nodes = graph.node
         self._model = model
         self._layers: list[tuple[Floats, Floats]] = []
-        self._activations: list[Activation] = []
+        self._activations: list[tuple[str, float | None]] = []
         # Of the current layer: the inputs, unchanged so far.
         self._weight: Floats = np.eye(model.n_inputs or 0)
         self._bias: Floats = np.zeros(model.n_inputs or 0)
 
-    def read(self) -> FeedForward:
+    def read(self) -> AuditedModel:
         if self._model.column_names is not None or self._model.n_inputs is None:
             raise _NotAChainError
         current = self._model.processes.inputs[0]["name"]
@@ -285,19 +280,20 @@ class _Reader:
             raise _NotAChainError
         self._weight, self._bias = self._weight @ weight, self._bias @ weight + bias
 
-    def _close(self, activation: Activation) -> None:
+    def _close(self, activation: tuple[str, float | None]) -> None:
         self._layers.append((self._weight, self._bias))
         self._activations.append(activation)
         width = len(self._bias)
         self._weight, self._bias = np.eye(width), np.zeros(width)
 
-    def _network(self) -> FeedForward:
+    def _network(self) -> AuditedModel:
         if len(self._bias) != 1:
             raise _NotAChainError
+        if not self._layers:
+            return LinearModel(self._weight[:, 0], float(self._bias[0]), "ONNX linear model")
         layers = [*self._layers, (self._weight, self._bias)]
-        weights = tuple(torch.from_numpy(np.ascontiguousarray(w, dtype=np.float64)) for w, _ in layers)
-        biases = tuple(torch.from_numpy(np.ascontiguousarray(b, dtype=np.float64)) for _, b in layers)
-        return FeedForward(weights, biases, tuple(self._activations))
+        found: AuditedModel = networks("An ONNX network").chain_model(layers, self._activations, "ONNX network")
+        return found
 
     def _constant(self, name: str) -> Floats:
         if name not in self._constants:
@@ -305,17 +301,14 @@ class _Reader:
         return np.asarray(self._constants[name], dtype=np.float64)
 
 
-def _of(layer: nn.Module) -> Activation:
-    return ACTIVATIONS[type(layer)](layer)
-
-
-_ONNX_ACTIVATIONS: dict[str, Callable[[dict[str, Any]], Activation]] = {
-    "Relu": lambda _: _of(nn.ReLU()),
-    "LeakyRelu": lambda a: _of(nn.LeakyReLU(a.get("alpha", 0.01))),
-    "Tanh": lambda _: _of(nn.Tanh()),
-    "Sigmoid": lambda _: _of(nn.Sigmoid()),
-    "Softplus": lambda _: _of(nn.Softplus()),
-    "Elu": lambda a: _of(nn.ELU(a.get("alpha", 1.0))),
+# As torch names them, and the parameter they have.
+_ONNX_ACTIVATIONS: dict[str, Callable[[dict[str, Any]], tuple[str, float | None]]] = {
+    "Relu": lambda _: ("ReLU", None),
+    "LeakyRelu": lambda a: ("LeakyReLU", a.get("alpha", 0.01)),
+    "Tanh": lambda _: ("Tanh", None),
+    "Sigmoid": lambda _: ("Sigmoid", None),
+    "Softplus": lambda _: ("Softplus", None),
+    "Elu": lambda a: ("ELU", a.get("alpha", 1.0)),
 }
 # Keep values unchanged; comparing scores shows whether that is right for this model.
 _IGNORED = ("Cast", "Dropout", "Flatten", "Identity", "Normalizer", "Reshape", "Squeeze", "Unsqueeze")

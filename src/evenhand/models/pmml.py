@@ -11,7 +11,6 @@ from xml.parsers import expat
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError, first_line
@@ -103,9 +102,9 @@ def _linear(model: PmmlModel) -> LinearModel | None:
     if len(weights) != len(names):
         return None
     intercept = float(np.ravel(model.estimator.intercept_)[0])
-    found = LinearModel(torch.from_numpy(weights), intercept, "PMML logistic regression", NamedColumns(names))
+    found = LinearModel(weights, intercept, "PMML logistic regression", NamedColumns(names))
     people = pd.DataFrame(np.random.default_rng(0).normal(size=(_MADE_UP, len(names))), columns=names)
-    ours = found.probability(found.margin(found.encode(people))).numpy()
+    ours = found.probability(found.margin(found.encode(people)))
     return found if np.abs(ours - model.predict_proba(people)[:, 1]).max() <= _TOLERANCE else None
 
 

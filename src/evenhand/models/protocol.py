@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol
+from typing import Literal, Protocol
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from scipy.special import expit
 
-from evenhand.attribution import Attribution, Explanation
-from evenhand.attribution.gradients import Method
+from evenhand.arrays import Array, Bools, Floats, double, is_torch_array, namespace, placed
+from evenhand.attribution.explanation import Attribution, Explanation, Method
 from evenhand.attribution.shapley import Game, ShapleyAttribution, shapley_attribution
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import TableEncoder
@@ -70,24 +69,24 @@ class AuditedModel(ABC):
     has_probabilities: bool = True
 
     @property
-    @abstractmethod
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> type[np.floating]:
         """Type of the model's input matrix."""
+        return np.float64
 
     @property
-    @abstractmethod
-    def device(self) -> torch.device:
-        """The device of the model."""
+    def device(self) -> str | None:
+        """The device of a network that is not in memory of the processor, such as ``"cuda:0"``; else None."""
+        return None
 
     @abstractmethod
-    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Explanation:
+    def attribute(self, x: Array, baseline: Array, n_steps: int, method: Method) -> Explanation:
         """Attributions of encoded people from encoded baselines, both of shape (n, d).
 
         `n_steps` and `method` say how gradients are integrated, if they are.
         """
 
     @abstractmethod
-    def margin(self, x: Tensor) -> Tensor:
+    def margin(self, x: Array) -> Array:
         """The explained score of encoded people, of shape (n,)."""
 
     @property
@@ -99,27 +98,30 @@ class AuditedModel(ABC):
         """Numbers that identify equal rows, of shape (n, k); None to use the encoded rows."""
         return None
 
-    def probability(self, logit: Tensor) -> Tensor:
+    def probability(self, logit: Array) -> Array:
         """Probability of the favorable outcome from the explained score, or the value itself, in float64."""
+        score = double(logit)
         if self.output != "log-odds":
-            return logit.double()
+            return score
+        if not is_torch_array(score):
+            return expit(score)
         with one_torch_thread():  # otherwise the last digits depend on how many threads share the people
-            return torch.sigmoid(logit.double())
+            return score.sigmoid()
 
     def favorable_labels(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """1 for the favorable outcome, from labels as the model was fitted on them."""
         return labels
 
-    def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
+    def encode(self, table: pd.DataFrame, name: str = "X") -> Array:
         """Return the table as the model's input, on the model's device."""
         if self.encoder is None:
-            kind = np.dtype(np.float64 if self.dtype == torch.float64 else np.float32)
+            kind = np.dtype(self.dtype)
             values: NDArray[np.floating] = as_matrix(table, name, dtype=kind, allow_missing=self.accepts_missing)
         else:
             values = self.encoder.transform(table)
             self._check_encoded(values, name)
-        # Reordered columns may be a view with negative strides, which torch does not accept.
-        return torch.tensor(np.ascontiguousarray(values), dtype=self.dtype, device=self.device)
+        # A copy, in the order of rows: what is changed in the table afterwards does not change the people.
+        return placed(np.array(values, dtype=self.dtype, order="C"), self.device)
 
     def aligned(self, table: pd.DataFrame, name: str = "X") -> pd.DataFrame:
         """The table with its columns in the model's order.
@@ -154,14 +156,14 @@ class AuditedModel(ABC):
                 f"(column: count): {counts}. Drop those rows or fill them."
             )
 
-    def join_matrix(self) -> Tensor | None:
+    def join_matrix(self) -> Floats | None:
         """Matrix that sums encoded columns into the table's columns; None if they are the same."""
         if self.encoder is None:
             return None
         join = self.encoder.join_matrix
         if join.shape[0] == join.shape[1] and np.array_equal(join, np.eye(len(join))):
             return None
-        return torch.as_tensor(join, dtype=self.dtype, device=self.device)
+        return np.asarray(join, dtype=np.float64)
 
     def category_columns(self, columns: list[str]) -> list[str]:
         """The table's columns that the model treats as categories."""
@@ -192,10 +194,11 @@ class AuditedModel(ABC):
         return chosen[source]
 
 
-def check_finite(logit: Tensor) -> None:
+def check_finite(logit: Array) -> None:
     """Reject scores that are missing or infinite."""
-    if not torch.isfinite(logit).all():
-        n_bad = int((~torch.isfinite(logit)).sum())
+    is_finite = namespace(logit).isfinite(logit)
+    if not is_finite.all():
+        n_bad = int((~is_finite).sum())
         raise InvalidInputError(f"The model returned {n_bad} logits that are missing or infinite.")
 
 
@@ -217,13 +220,13 @@ class LinearModel(AuditedModel):
 
     Examples
     --------
-    >>> model = LinearModel(torch.tensor([2.0, -1.0]).double(), 0.5, "scorecard")
-    >>> x = torch.tensor([[1.0, 1.0]]).double()
-    >>> model.attribute(x, torch.zeros_like(x), 1, "segments").values.tolist()
+    >>> model = LinearModel(np.array([2.0, -1.0]), 0.5, "scorecard")
+    >>> x = np.array([[1.0, 1.0]])
+    >>> model.attribute(x, np.zeros_like(x), 1, "segments").values.tolist()
     [[2.0, -1.0]]
     """
 
-    weights: Tensor
+    weights: Floats
     intercept: float
     kind: str
     encoder: EncodesTables | None = None
@@ -231,27 +234,18 @@ class LinearModel(AuditedModel):
     output: Output = "log-odds"
     has_probabilities: bool = True
 
-    @property
-    def dtype(self) -> torch.dtype:
-        """The type of the weights, float64."""
-        return self.weights.dtype
-
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.weights.device
-
-    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
+    def attribute(self, x: Floats, baseline: Floats, n_steps: int, method: Method) -> Attribution:
         """Weights times distances from the baselines; the steps and the method do not matter."""
         logit, baseline_logit = self.margin(x), self.margin(baseline)
         check_finite(logit)
-        return Attribution(self.weights.expand_as(x), x - baseline, logit, baseline_logit, "exact")
+        return Attribution(np.broadcast_to(self.weights, x.shape), x - baseline, logit, baseline_logit, "exact")
 
-    def margin(self, x: Tensor) -> Tensor:
+    def margin(self, x: Floats) -> Floats:
         """The weighted sum of encoded people."""
         if x.shape[-1] != len(self.weights):
             raise InvalidInputError(f"The {self.kind} takes {len(self.weights)} inputs, got {x.shape[-1]}.")
-        return x @ self.weights + self.intercept
+        total: Floats = x @ self.weights + self.intercept
+        return total
 
 
 @dataclass(frozen=True)
@@ -280,19 +274,17 @@ class ShapleyModel(AuditedModel):
     attribution: AttributionName = "sampled_shapley"
     categorical_inputs: tuple[int, ...] = ()
     has_probabilities: bool = True
-    dtype: ClassVar[torch.dtype] = torch.float64  # in which inputs are compared
-    device: ClassVar[torch.device] = torch.device("cpu")
 
-    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> ShapleyAttribution:
+    def attribute(self, x: Floats, baseline: Floats, n_steps: int, method: Method) -> ShapleyAttribution:
         """Shapley values of encoded people from encoded baselines; nothing is integrated."""
-        is_category = None
+        is_category: Bools | None = None
         if self.categorical_inputs:
-            is_category = torch.zeros(x.shape[-1], dtype=torch.bool)
+            is_category = np.zeros(x.shape[-1], dtype=np.bool_)
             is_category[list(self.categorical_inputs)] = True
         found = shapley_attribution(self.game, x, baseline, is_category)
         check_finite(found.logit)
         return found
 
-    def margin(self, x: Tensor) -> Tensor:
+    def margin(self, x: Floats) -> Floats:
         """The score of encoded people."""
         return self.game.margin(x)

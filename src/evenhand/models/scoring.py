@@ -7,13 +7,13 @@ of the person's group who is as far away as the match. Scores have the dimension
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
+import numpy as np
 
-from evenhand.arrays import Ints
+from evenhand.arrays import Array, Ints, gpu_of, like, namespace
 from evenhand.attribution.explanation import Explanation, SharesContexts
 from evenhand.matching.placebos import PlaceboPairs
 from evenhand.metrics.cec import NEGLIGIBLE_NORM, PairScores, cec_scores
@@ -21,13 +21,15 @@ from evenhand.models.explaining import Explainer, HalvedExplainer, Seen, SeenTri
 from evenhand.models.protocol import AuditedModel
 
 # Pairs or triples of all models that are scored at once: bounds memory.
-_BLOCK = {"cpu": 16_384, "cuda": 262_144}
+_BLOCK = (16_384, 262_144)  # on the processor, on a GPU
 
 # Triples whose people are evaluated in each other's contexts at once, if a context is shared by all of them.
 _STRETCH = 131_072
 
+_ALL = slice(None)
 
-def score_explained_pairs(me: Explanation, them: Explanation, join: Tensor | None = None) -> PairScores:
+
+def score_explained_pairs(me: Explanation, them: Explanation, join: Array | None = None) -> PairScores:
     """Score people and their matches, explained from the same baselines, row by row.
 
     Parameters
@@ -39,16 +41,17 @@ def score_explained_pairs(me: Explanation, them: Explanation, join: Tensor | Non
 
     Examples
     --------
-    >>> from evenhand.attribution import attribute
-    >>> model, b = torch.nn.Linear(2, 1), torch.zeros(1, 2)
-    >>> me, them = (attribute(model, torch.tensor([x]), b) for x in ([1.0, 2.0], [2.0, 1.0]))
+    >>> import numpy as np
+    >>> from evenhand.models.protocol import LinearModel
+    >>> model, b = LinearModel(np.array([2.0, -1.0]), 0.5, "scorecard"), np.zeros((1, 2))
+    >>> me, them = (model.attribute(np.array([x]), b, 1, "segments") for x in ([1.0, 2.0], [2.0, 1.0]))
     >>> score_explained_pairs(me, them).reasoning_gap.item()  # a linear model weighs alike
     0.0
     """
     return _joined_scores(join, me.values, them.values, me.with_inputs_of(them), them.with_inputs_of(me))
 
 
-def _joined_scores(join: Tensor | None, *parts: Tensor) -> PairScores:
+def _joined_scores(join: Array | None, *parts: Array) -> PairScores:
     return PairScores(*(parts if join is None else (part @ join for part in parts)))
 
 
@@ -72,7 +75,7 @@ def score_pairs(
     ------
     The place of a block in `person`, and its scores.
     """
-    rows = torch.as_tensor(person, device=matches.position.device)
+    rows = like(person, matches.position)
     for block in _blocks(len(person), own):
         yield block, score_explained_pairs(own.rows(rows[block]), matches[block], explainer.join)
 
@@ -105,15 +108,15 @@ class TripleScores:
 
     pair: PairScores
     placebo: PairScores
-    reasoning_gap: Tensor
-    gap: Tensor
-    placebo_gap: Tensor
-    stretch: Tensor
+    reasoning_gap: Array
+    gap: Array
+    placebo_gap: Array
+    stretch: Array
     match: Explanation
     control: Explanation
-    join: Tensor | None
+    join: Array | None
 
-    def weight_difference(self, deviation: Tensor) -> Tensor:
+    def weight_difference(self, deviation: Array) -> Array:
         """Weights of each feature for the match minus the placebo, for a step of `deviation`, of shape (d,)."""
         return _weights(self.match.per_deviation(deviation), self.join) - _weights(
             self.control.per_deviation(deviation), self.join
@@ -123,10 +126,10 @@ class TripleScores:
 def score_triples(
     explainer: HalvedExplainer,
     seen: SeenTriples,
-    x: Tensor,
-    pool: Tensor,
+    x: Array,
+    pool: Array,
     triples: PlaceboPairs,
-    is_financial: Tensor,
+    is_financial: Array,
 ) -> Iterator[tuple[slice, TripleScores]]:
     """Score triples that have a baseline, block by block.
 
@@ -145,17 +148,14 @@ def score_triples(
     ------
     The place of a block in `triples`, and its scores.
     """
-    device, join = x.device, explainer.explainer.join
-    person, other, placebo, cell = (
-        torch.as_tensor(rows, device=device) for rows in (triples.person, triples.other, triples.own, seen.cells)
-    )
+    xp, join = namespace(x), explainer.explainer.join
+    person, other, placebo = (like(rows, x) for rows in (triples.person, triples.other, triples.own))
     for block, (with_match, with_placebo) in _crossed_blocks(seen):
         me, them, like_me = seen.person[block], seen.match[block], seen.placebo[block]
         mine = x[person[block]]
-        everyone = torch.arange(len(mine), device=device)
         theirs, placebos = pool[other[block]], pool[placebo[block]]
         with_theirs, with_placebos, as_me, placebo_as_me = (
-            explainer.explainer.explain(torch.where(is_financial, finances, others), cell[block]).rows(everyone)
+            explainer.explainer.explain(xp.where(is_financial, finances, others), seen.cells[block]).rows(_ALL)
             for finances, others in ((theirs, mine), (placebos, mine), (mine, theirs), (mine, placebos))
         )
         pair, null = (
@@ -180,8 +180,8 @@ def score_triples(
 
 
 def mean_over_leaves(
-    model: AuditedModel, members: Ints, x: Tensor, pool: Tensor, is_financial: Tensor, of: Callable[[Tensor], Tensor]
-) -> Tensor:
+    model: AuditedModel, members: Ints, x: Array, pool: Array, is_financial: Array, of: Callable[[Array], Array]
+) -> Array:
     """The mean of a function of people's logits, of shape (..., n, q), over the finances of members of their leaves.
 
     Probabilities bend and decisions jump with finances: those at the middle of a leaf are not those of the leaf.
@@ -197,25 +197,25 @@ def mean_over_leaves(
     of
         The function; of a logit in rows of `x`.
     """
-    rows = torch.as_tensor(members, device=x.device)
-    with torch.no_grad():
-        parts = [of(model.margin(torch.where(is_financial, pool[column], x))) for column in rows.T]
-    return torch.stack(parts).mean(0)
+    xp, rows = namespace(x), like(members, x)
+    parts = [of(model.margin(xp.where(is_financial, pool[column], x))) for column in rows.T]
+    return sum(parts[1:], parts[0]) / len(parts)
 
 
-def joined(blocks: Iterable[tuple[Tensor, ...]]) -> list[Tensor]:
+def joined(blocks: Iterable[tuple[Array, ...]]) -> list[Array]:
     """Metrics of all blocks, each of shape (..., n); empty without a block.
 
     Examples
     --------
-    >>> first, second = joined([(torch.zeros(1), torch.ones(1)), (torch.zeros(2), torch.ones(2))])
+    >>> import numpy as np
+    >>> first, second = joined([(np.zeros(1), np.ones(1)), (np.zeros(2), np.ones(2))])
     >>> second.tolist()
     [1.0, 1.0, 1.0]
     """
-    return [torch.cat(parts, -1) for parts in zip(*blocks, strict=True)]
+    return [namespace(*parts).concat(parts, axis=-1) for parts in zip(*blocks, strict=True)]
 
 
-def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Tensor | None, Tensor | None]]]:
+def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Array | None, Array | None]]]:
     """Blocks of triples, and what the inputs of match and placebo contribute in the context of the person, if known.
 
     It is not known if that costs as much for one as for many; otherwise it is computed for many blocks at once.
@@ -226,36 +226,41 @@ def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Tensor | N
         return
     for start in range(0, n, _STRETCH):
         stretch = slice(start, min(start + _STRETCH, n))
-        inputs = torch.cat([seen.match.position[stretch], seen.placebo.position[stretch]])
-        contexts = seen.person.position[stretch].repeat(2)
-        of_match, of_placebo = own.crossed(contexts, seen.match.attribution, inputs).chunk(2)
+        inputs = np.concatenate([seen.match.position[stretch], seen.placebo.position[stretch]])
+        contexts = np.tile(seen.person.position[stretch], 2)
+        crossed = own.crossed(contexts, seen.match.attribution, inputs)
+        of_match, of_placebo = crossed[: stretch.stop - start], crossed[stretch.stop - start :]
         for block in _blocks(stretch.stop - start, own):
             yield slice(start + block.start, start + block.stop), (of_match[block], of_placebo[block])
 
 
-def _gap(pair: PairScores, moved: Explanation, join: Tensor | None) -> Tensor:
+def _gap(pair: PairScores, moved: Explanation, join: Array | None) -> Array:
     """Financial gap: CEC score of the people and of themselves with the counterparts' finances."""
-    gap: Tensor = cec_scores(pair.own, moved.values if join is None else moved.values @ join)
-    return gap
+    return cec_scores(pair.own, _by_column(moved, join))
 
 
-def _length(explained: Explanation, join: Tensor | None) -> Tensor:
+def _length(explained: Explanation, join: Array | None) -> Array:
     """Logarithm of the length of each explanation."""
-    values = explained.values if join is None else explained.values @ join
-    result: Tensor = values.norm(dim=-1).clamp_min(NEGLIGIBLE_NORM).log()
-    return result
+    values = _by_column(explained, join)
+    xp = namespace(values)
+    return xp.log(xp.sqrt((values**2).sum(-1)).clip(min=NEGLIGIBLE_NORM))
+
+
+def _by_column(explained: Explanation, join: Array | None) -> Array:
+    """Attributions of the table's columns."""
+    return explained.values if join is None else explained.values @ join
 
 
 def _blocks(n: int, own: Explanation) -> Iterator[slice]:
     """Parts of n pairs, small enough for all models."""
-    size = max(1, _BLOCK.get(own.logit.device.type, _BLOCK["cpu"]) // own.logit.shape[:-1].numel())
+    size = max(1, _BLOCK[gpu_of(own.logit) is not None] // math.prod(own.logit.shape[:-1]))
     for start in range(0, n, size):
         yield slice(start, min(start + size, n))
 
 
-def _weights(steps: Tensor, join: Tensor | None) -> Tensor:
+def _weights(steps: Array, join: Array | None) -> Array:
     """Change of the logit for one standard deviation of each feature; a feature of several columns has no sign."""
     if join is None:
         return steps
-    is_single = join.sum(0) == 1
-    return torch.where(is_single, steps @ join, (steps.square() @ join).sqrt())
+    xp = namespace(steps)
+    return xp.where(join.sum(0) == 1, steps @ join, xp.sqrt(steps**2 @ join))

@@ -7,16 +7,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from torch import nn
 
-from evenhand.attribution import FeedForward
-from evenhand.attribution.feed_forward import ACTIVATIONS
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.black_box import black_box_model, check_margin
 from evenhand.models.encoders import NamedColumns, fitted_names
-from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel, EncodesTables, LinearModel, Output
+from evenhand.system.libraries import optional_module
 
 # Linear classifiers whose decision function is log-odds, and those for which it is only a margin.
 _LOG_ODDS = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAnalysis")
@@ -31,7 +27,7 @@ _WRAPPERS = {
     "TunedThresholdClassifierCV": "estimator_",
     "FrozenEstimator": "estimator",
 }
-_ACTIVATIONS: dict[str, type[nn.Module]] = {"relu": nn.ReLU, "tanh": nn.Tanh, "logistic": nn.Sigmoid}
+_ACTIVATIONS = {"relu": "ReLU", "tanh": "Tanh", "logistic": "Sigmoid"}  # as torch names them
 
 
 def is_kind(model: Any, *names: str) -> bool:
@@ -96,7 +92,7 @@ def linear_model(model: Any, output: Output | None = None, encoder: EncodesTable
         check_margin(name, output)
     _check_binary(model, "coef_")
     coefficients = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_  # after `sparsify`
-    weights = torch.as_tensor(np.array(coefficients, dtype=np.float64).reshape(-1))
+    weights = np.array(coefficients, dtype=np.float64).reshape(-1)
     intercept = float(np.ravel(model.intercept_)[0])
     columns = encoder or _named_columns(model)
     return LinearModel(weights, intercept, f"scikit-learn {name}", columns, has_probabilities=is_logistic)
@@ -113,18 +109,24 @@ def network_model(model: Any, encoder: EncodesTables | None = None) -> AuditedMo
     if not is_kind(model, "MLPClassifier"):
         return None
     _check_binary(model, "coefs_")
-    weights = [torch.as_tensor(np.array(w, dtype=np.float64)) for w in model.coefs_]
-    biases = [torch.as_tensor(np.array(b, dtype=np.float64)) for b in model.intercepts_]
+    layers = [
+        (np.asarray(weight, dtype=np.float64), np.asarray(bias, dtype=np.float64))
+        for weight, bias in zip(model.coefs_, model.intercepts_, strict=True)
+    ]
     kind, encoder = f"scikit-learn {type(model).__name__}", encoder or _named_columns(model)
     if model.activation == "identity":
-        weight, bias = weights[0], biases[0]
-        for following, shift in zip(weights[1:], biases[1:], strict=True):
+        weight, bias = layers[0]
+        for following, shift in layers[1:]:
             weight, bias = weight @ following, bias @ following + shift
-        return LinearModel(weight.squeeze(-1), float(bias), kind, encoder)
-    layer = _ACTIVATIONS[model.activation]
-    activation = ACTIVATIONS[layer](layer())
-    network = FeedForward(tuple(weights), tuple(biases), (activation,) * (len(weights) - 1))
-    return DifferentiableModel(network, kind, encoder)
+        return LinearModel(weight[:, 0], float(bias[0]), kind, encoder)
+    activations = [(_ACTIVATIONS[model.activation], None)] * (len(layers) - 1)
+    found: AuditedModel = networks(f"A {kind}").chain_model(layers, activations, kind, encoder)
+    return found
+
+
+def networks(what: str) -> Any:
+    """The module that differentiates networks, which needs torch; `what` starts the sentence that says so."""
+    return optional_module("evenhand.models.gradient", what, "torch", "torch")
 
 
 def _check_binary(model: Any, fitted_attribute: str) -> None:
@@ -170,7 +172,7 @@ def value_model(model: Any, attribution: str, table: pd.DataFrame | None, **samp
     is_linear = is_kind(model, *_LINEAR) and attribution != "sampled_shapley"
     if is_linear and np.size(model.intercept_) == 1 and np.ndim(model.coef_) == 1:
         return LinearModel(
-            torch.as_tensor(np.array(model.coef_, dtype=np.float64)),
+            np.array(model.coef_, dtype=np.float64),
             float(np.ravel(model.intercept_)[0]),
             f"scikit-learn {name}",
             _named_columns(model),

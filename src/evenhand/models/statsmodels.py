@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
@@ -44,7 +43,7 @@ def statsmodels_model(results: Any, table: pd.DataFrame | None, **sampling: Any)
     if _link(results) == "logit" and sampling.get("output") != "probability":
         encoder = _encoder(design, table)
         if encoder is not None or not design.has_formula:
-            weights = torch.as_tensor(design.params[~design.is_constant])
+            weights = design.params[~design.is_constant]
             return LinearModel(weights, float(design.params[design.is_constant].sum()), kind, encoder)
     names = None if table is None or not design.has_formula else [str(column) for column in table.columns]
     return black_box_model(design, kind=f"{kind} (black box)", table=table, names=names, **sampling)

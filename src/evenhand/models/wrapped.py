@@ -7,13 +7,10 @@ from typing import Self
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
-from evenhand.arrays import Floats
-from evenhand.attribution.explanation import Explanation, SharesContexts
-from evenhand.attribution.gradients import Method
+from evenhand.arrays import Array, Floats
+from evenhand.attribution.explanation import Explanation, Method, SharesContexts
 from evenhand.inputs.validation import is_number_column
 from evenhand.models.protocol import AttributionName, AuditedModel, LinearModel, Output
 
@@ -25,47 +22,47 @@ class _Turned:
     risk: Explanation
     is_probability: bool
 
-    def _score(self, risk: Tensor) -> Tensor:
+    def _score(self, risk: Array) -> Array:
         return 1 - risk if self.is_probability else -risk
 
     @property
-    def values(self) -> Tensor:
+    def values(self) -> Array:
         return -self.risk.values
 
     @property
-    def logit(self) -> Tensor:
+    def logit(self) -> Array:
         return self._score(self.risk.logit)
 
     @property
-    def baseline_logit(self) -> Tensor:
+    def baseline_logit(self) -> Array:
         return self._score(self.risk.baseline_logit)
 
     @property
-    def completeness_gap(self) -> Tensor:
+    def completeness_gap(self) -> Array:
         return self.risk.completeness_gap
 
     @property
-    def standard_error(self) -> Tensor | None:
+    def standard_error(self) -> Array | None:
         return self.risk.standard_error
 
     @property
     def method(self) -> str:
         return self.risk.method
 
-    def rows(self, index: Tensor) -> Self:
+    def rows(self, index: Array) -> Self:
         return type(self)(self.risk.rows(index), self.is_probability)
 
-    def with_inputs_of(self, other: Self) -> Tensor:
+    def with_inputs_of(self, other: Self) -> Array:
         return -self.risk.with_inputs_of(other.risk)
 
-    def per_deviation(self, deviation: Tensor) -> Tensor:
+    def per_deviation(self, deviation: Array) -> Array:
         return -self.risk.per_deviation(deviation)
 
     @property
     def shares_contexts(self) -> bool:
         return isinstance(self.risk, SharesContexts) and self.risk.shares_contexts
 
-    def crossed(self, contexts: Tensor, other: Explanation, inputs: Tensor) -> Tensor:
+    def crossed(self, contexts: Array, other: Explanation, inputs: Array) -> Array:
         assert isinstance(self.risk, SharesContexts)
         assert isinstance(other, _Turned)
         return -self.risk.crossed(contexts, other.risk, inputs)
@@ -88,9 +85,8 @@ class RiskModel(AuditedModel):
 
     Examples
     --------
-    >>> from evenhand.models.dispatch import as_audited_model
-    >>> risk = as_audited_model(torch.nn.Linear(1, 1))
-    >>> x = torch.ones(1, 1)
+    >>> risk = LinearModel(np.array([2.0]), 0.5, "scorecard")
+    >>> x = np.ones((1, 1))
     >>> bool(RiskModel(risk).margin(x) == -risk.margin(x))
     True
     >>> RiskModel(risk).favorable_labels(np.array([0, 1]))
@@ -103,20 +99,20 @@ class RiskModel(AuditedModel):
             setattr(self, name, getattr(risk, name))
 
     @property
-    def dtype(self) -> torch.dtype:
+    def dtype(self) -> type[np.floating]:
         """Type of the model's input matrix."""
         return self.risk.dtype
 
     @property
-    def device(self) -> torch.device:
+    def device(self) -> str | None:
         """The device of the model."""
         return self.risk.device
 
-    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Explanation:
+    def attribute(self, x: Array, baseline: Array, n_steps: int, method: Method) -> Explanation:
         """Attributions of the favorable outcome: those of the risk with the opposite sign."""
         return _Turned(self.risk.attribute(x, baseline, n_steps, method), self.output == "probability")
 
-    def margin(self, x: Tensor) -> Tensor:
+    def margin(self, x: Array) -> Array:
         """The explained score of the favorable outcome."""
         risk = self.risk.margin(x)
         return 1 - risk if self.output == "probability" else -risk
@@ -152,23 +148,23 @@ class GivenModel(LinearModel):
     """
 
     attribution: AttributionName = "given"
-    given: Tensor = field(default_factory=lambda: torch.empty(0, 0))
+    given: Floats = field(default_factory=lambda: np.empty((0, 0)))
     n_features: int = 0
     takes_missing: bool = True
 
     @classmethod
     def of(cls, given: Floats, base: float, n_features: int, output: Output, kind: str) -> GivenModel:
         """Attributions or scores, and the base value that is added to them."""
-        values = torch.tensor(given, dtype=torch.float64)
-        weights = torch.ones(values.shape[1], dtype=torch.float64)
+        values = np.array(given, dtype=np.float64)
+        weights = np.ones(values.shape[1])
         return cls(weights, base, kind, output=output, given=values, n_features=n_features)
 
     @property
     def is_score_alone(self) -> bool:
         """Whether only the score is known."""
-        return self.given.shape[1] != self.n_features
+        return bool(self.given.shape[1] != self.n_features)
 
-    def encode(self, table: pd.DataFrame, name: str = "X") -> Tensor:
+    def encode(self, table: pd.DataFrame, name: str = "X") -> Floats:
         """What was given for the people of the table."""
         assert len(table) == len(self.given), f"{name} holds different people than those whose scores were given"
         return self.given
@@ -179,11 +175,11 @@ class GivenModel(LinearModel):
         coded = table.assign(**{name: pd.factorize(table[name])[0] for name in text})
         return coded.to_numpy(dtype=np.float64, na_value=np.nan)
 
-    def join_matrix(self) -> Tensor | None:
+    def join_matrix(self) -> Floats | None:
         """None for attributions; a score alone is assigned to the first column, which the audit then leaves out."""
         if not self.is_score_alone:
             return None
-        return torch.eye(1, self.n_features, dtype=torch.float64)
+        return np.eye(1, self.n_features)
 
     def is_financial(self, columns: list[str], financial_features: list[str]) -> NDArray[np.bool_]:
         """Which attributions belong to financial features; a score alone belongs to none."""

@@ -16,8 +16,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.arrays import Floats, Ints, person_hash
-from evenhand.attribution import Explanation
+from evenhand.arrays import Array, Floats, Ints, as_numpy, double, like, namespace, person_hash
+from evenhand.attribution.explanation import Explanation
 from evenhand.inputs.identity import Identity
 from evenhand.matching.leaves import Leaves
 from evenhand.metrics.estimate import RowWeights
@@ -209,8 +209,8 @@ def score_stack(
 
 def _scored(
     model: AuditedModel,
-    x_train: Tensor,
-    x_test: Tensor,
+    x_train: Array,
+    x_test: Array,
     people: SearchPeople,
     compared: ComparedFold,
     settings: SearchSettings,
@@ -228,10 +228,10 @@ def _scored(
     # Score gaps of 0 through inputs that a model does not have.
     totals = [name for name in metrics if name.startswith("score_gap|") and name.count("|") == 1]
     absent = [column for column in columns if column not in seen]
-    metrics |= {f"{name}|{column}": torch.zeros_like(metrics[name]) for name in totals for column in absent}
-    by_model = {name: values.reshape(-1, len(weights)).cpu().numpy() for name, values in metrics.items()}
+    metrics |= {f"{name}|{column}": 0 * metrics[name] for name in totals for column in absent}
+    by_model = {name: as_numpy(values).reshape(-1, len(weights)) for name, values in metrics.items()}
     rows = []
-    for k, score in enumerate(model.probability(own.logit).cpu().numpy().reshape(-1, len(x_test))):
+    for k, score in enumerate(as_numpy(model.probability(own.logit)).reshape(-1, len(x_test))):
         decision = (score >= settings.decision_threshold).astype(np.int64)
         outcomes = [
             fold_outcome(fold, score, decision, names=people.groups.names, weight=weight, payoff=settings.payoff)
@@ -245,22 +245,22 @@ def _scored(
 def _procedure(
     explainer: Explainer,
     own: Explanation,
-    x_train: Tensor,
-    x_test: Tensor,
+    x_train: Array,
+    x_test: Array,
     people: SearchPeople,
     compared: ComparedFold,
     settings: SearchSettings,
     weights: Floats,
     features: Sequence[str],
-) -> dict[str, Tensor]:
+) -> dict[str, Array]:
     """Metrics of scores and procedure, each of shape (K, n_weightings), or (n_weightings,); score gaps are signed."""
-    fold, model = compared.fold, explainer.model
-    cells, device, threshold = fold.cells_test, x_test.device, settings.consistency_threshold
+    fold, model, xp = compared.fold, explainer.model, namespace(x_test)
+    cells, threshold = fold.cells_test, settings.consistency_threshold
     is_financial = model.is_financial(people.columns, list(people.financial_features))
     person, match = fold.matched_test
     known = explainer.has_baseline(cells[person])
     person, match = person[known], match[known]
-    identity = Identity.of(x_train.cpu().numpy(), fold.y_train, fold.group_train, None)
+    identity = Identity.of(as_numpy(x_train), fold.y_train, fold.group_train, None)
     halves = identity.halves(fold.y_train * fold.n_groups + fold.group_train)  # as in an audit
     halved = HalvedExplainer.of(explainer, x_train, fold.y_train, fold.group_train, halves)
     triples = compared.test_pairs
@@ -268,50 +268,52 @@ def _procedure(
     seen = halved.see(x_test, cells, x_train, triples.person, triples.other, triples.own)
     matches = explainer.see(x_train, match, cells[person])
 
-    def approved(logit: Tensor) -> Tensor:
-        probability = model.probability(logit)
-        return torch.stack([probability, (probability >= settings.decision_threshold).to(probability)])
+    def approved(logit: Array) -> Array:
+        return model.probability(logit) >= settings.decision_threshold
 
     leaves = Leaves.of(compared.points_train, fold.y_train, identity.content, len(fold.test))  # as in an audit
     leaf = leaves.leaf(compared.points_test, fold.y_test)
-    is_moved = torch.as_tensor(is_financial, device=device)
-    in_leaf = torch.where(is_moved, x_train[torch.as_tensor(leaves.row[leaf], device=device)], x_test)
+    is_moved = like(is_financial, x_test)
+    in_leaf = xp.where(is_moved, x_train[like(leaves.row[leaf], x_train)], x_test)
     no_cell = np.zeros(len(x_train), dtype=np.int64)
     baseline = Explainer.of(model, x_train, no_cell, no_cell, explainer.n_steps)
     explained = baseline.explain(in_leaf, np.zeros(len(x_test), dtype=np.int64))
-    parts = (explained.values if baseline.join is None else explained.values.double() @ baseline.join).double()
+    parts = double(explained.values)
+    parts = parts if baseline.join is None else parts @ baseline.join
     means = mean_over_leaves(
-        model, leaves.members[leaf], x_test, x_train, is_moved, lambda logit: approved(logit).movedim(0, -1)
+        model,
+        leaves.members[leaf],
+        x_test,
+        x_train,
+        is_moved,
+        lambda logit: xp.stack([model.probability(logit), double(approved(logit))], axis=-1),
     )
-    values = torch.cat([parts, means.double()], dim=-1)
-    coefficients = _gap_coefficients(compared, leaves, leaf, people.reference_group, weights, device)
-    gaps = {group: rows @ values for group, rows in coefficients.items()}
+    values = xp.concat([parts, means], axis=-1)
+    coefficients = _gap_coefficients(compared, leaves, leaf, people.reference_group, weights)
+    gaps = {group: like(rows, x_test) @ values for group, rows in coefficients.items()}
 
-    def scored() -> Iterator[tuple[Tensor, ...]]:
+    def scored() -> Iterator[tuple[Array, ...]]:
         for _, part in score_triples(halved, seen, x_test, x_train, triples, is_moved):
             yield part.pair.cec, part.placebo.cec, part.gap, part.placebo_gap, part.stretch, part.reasoning_gap
 
-    nothing = own.logit[..., :0].double()
+    nothing = double(own.logit[..., :0])
     pairs = joined((part.cec, part.reasoning_gap) for _, part in score_pairs(explainer, own, person, matches))
     cec, reasoning_gap = pairs or [nothing] * 2
     pair, placebo, gap, placebo_gap, stretch, reasoning = joined(scored()) or [nothing] * 6
-    decision = [approved(who.logit)[1] for who in (seen.person, seen.match, seen.placebo)]
+    decision = [approved(who.logit) for who in (seen.person, seen.match, seen.placebo)]
     same, same_placebo = decision[0] == decision[1], decision[0] == decision[2]
 
-    def in_regime_b(score: Tensor, placebo_score: Tensor) -> Tensor:
-        first, second = same & (score > threshold), same_placebo & (placebo_score > threshold)
-        return first.double() - second.double()
+    def in_regime_b(score: Array, placebo_score: Array) -> Array:
+        return double(same & (score > threshold)) - double(same_placebo & (placebo_score > threshold))
 
     # The triples of a person weigh as one; in the balanced excess, groups weigh equally.
     _, code, times = np.unique(triples.person, return_inverse=True, return_counts=True)
     shares = weights[:, triples.person] * (1 / times[code])
     group_of = fold.group_test[triples.person]
     factors = np.stack([1 / np.bincount(group_of, row)[group_of] for row in shares])
-    weight, balanced, of_pairs = (
-        torch.as_tensor(rows, device=device) for rows in (shares, shares * factors, weights[:, person])
-    )
+    weight, balanced, of_pairs = (like(rows, x_test) for rows in (shares, shares * factors, weights[:, person]))
     controls = (gap - placebo_gap, stretch)
-    by_finances, agreement = in_regime_b(gap, placebo_gap), same.double() - same_placebo.double()
+    by_finances, agreement = in_regime_b(gap, placebo_gap), double(same) - double(same_placebo)
     metrics = {
         "cec": adjusted_mean(cec, of_pairs),
         "reasoning_gap": adjusted_mean(reasoning_gap, of_pairs),
@@ -328,8 +330,8 @@ def _procedure(
 
 
 def _gap_coefficients(
-    compared: ComparedFold, leaves: Leaves, leaf: Ints, reference_group: int, weights: Floats, device: torch.device
-) -> dict[int, Tensor]:
+    compared: ComparedFold, leaves: Leaves, leaf: Ints, reference_group: int, weights: Floats
+) -> dict[int, Floats]:
     """By code of the group, the coefficient of each test person's value in its gap, of shape (n_weightings, n)."""
     fold, n = compared.fold, len(leaf)
     people = LeafPeople(
@@ -345,35 +347,34 @@ def _gap_coefficients(
     )
     controls = FinanceControls.of(leaves.scale.transform(compared.points_train))
     return {
-        group: torch.as_tensor(gap_coefficients(people, controls, group, reference_group, weights), device=device)
+        group: gap_coefficients(people, controls, group, reference_group, weights)
         for group in range(fold.n_groups)
         if group != reference_group
     }
 
 
-def adjusted_mean(values: Tensor, weights: Tensor, *controls: Tensor) -> Tensor:
+def adjusted_mean(values: Array, weights: Array, *controls: Array) -> Array:
     """Weighted means of values where the controls are 0, as `metrics.excess.excess` does.
 
     Of shape (..., n_weightings), from values of shape (..., n) and weights of shape (n_weightings, n).
 
     Examples
     --------
-    >>> values, control = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([-1.0, 0.0, 2.0])
-    >>> [round(mean, 4) for mean in adjusted_mean(values, torch.ones((1, 3)), control).tolist()]
+    >>> values, control = np.array([1.0, 2.0, 3.0]), np.array([-1.0, 0.0, 2.0])
+    >>> [round(mean, 4) for mean in adjusted_mean(values, np.ones((1, 3)), control).tolist()]
     [1.7857]
     """
+    xp = namespace(values)
     if not weights.shape[-1]:
-        return values.new_full((*values.shape[:-1], len(weights)), float("nan"))
-    shares = (weights / weights.sum(-1, keepdim=True)).to(values)
+        return values @ weights.T + xp.nan
+    shares = weights / weights.sum(-1)[:, None]
     if not controls:
         return values @ shares.T
-    regressors = torch.stack([torch.ones_like(values), *(control.to(values) for control in controls)], dim=-2)
-    regressors = regressors.unsqueeze(-3)
-    weighted = regressors * shares.unsqueeze(-2)
-    design = weighted @ regressors.transpose(-1, -2)
+    regressors = xp.stack([xp.ones_like(values), *controls], axis=-2)[..., None, :, :]
+    weighted = regressors * shares[:, None, :]
+    design = weighted @ xp.matrix_transpose(regressors)
     product = weighted @ values[..., None, :, None]
-    solution: Tensor = torch.linalg.pinv(design, hermitian=True) @ product
-    return solution[..., 0, 0]
+    return (xp.linalg.pinv(design, hermitian=True) @ product)[..., 0, 0]
 
 
 def fold_outcome(
@@ -416,7 +417,7 @@ def fold_outcome(
 
 def column_effects(
     model: AuditedModel, train: pd.DataFrame, test: pd.DataFrame, column: str, weights: Floats
-) -> dict[str, Tensor]:
+) -> dict[str, Array]:
     """Effects of a column by name, each of shape (..., n_weightings).
 
     Up to 200 people are given up to nine of the column's values, quantiles of the training people, all else equal.
@@ -438,19 +439,20 @@ def column_effects(
     rows = np.unique(np.linspace(0, len(test) - 1, _MOST_PEOPLE).astype(np.int64))
     people = test.iloc[rows].reset_index(drop=True)
     scores = [_scores(model, people.assign(**{column: value})) for value in values]
-    each = torch.as_tensor(weights[:, rows], device=scores[0].device)
-    each = (each / each.sum(1, keepdim=True)).T
-    steps = torch.stack(scores).diff(dim=0)
+    each = weights[:, rows]
+    each = (each / each.sum(1, keepdims=True)).T
+    steps = np.diff(np.stack(scores), axis=0)
     effects = {
         "effect": steps.sum(0),
-        "falls": (steps < -_ROUNDING).double().mean(0) if len(steps) else torch.zeros_like(scores[0]),
-        "rises": (steps > _ROUNDING).double().mean(0) if len(steps) else torch.zeros_like(scores[0]),
+        "falls": (steps < -_ROUNDING).mean(0) if len(steps) else np.zeros_like(scores[0]),
+        "rises": (steps > _ROUNDING).mean(0) if len(steps) else np.zeros_like(scores[0]),
     }
     return {f"{name}[{column}]": effects[name] @ each for name in EFFECTS}
 
 
-def _scores(model: AuditedModel, people: pd.DataFrame) -> Tensor:
+def _scores(model: AuditedModel, people: pd.DataFrame) -> Floats:
     x = model.encode(people)
     # Score a stack the way it is explained: `margin` takes one model.
     is_network = isinstance(model, DifferentiableModel)
-    return (model.attribute(x, x, 1, "midpoint").logit if is_network else model.margin(x)).double()
+    found: Floats = as_numpy(double(model.attribute(x, x, 1, "midpoint").logit if is_network else model.margin(x)))
+    return found

@@ -496,19 +496,18 @@ class Processes:
 
 def _result(sent: Parcel, item: Any) -> Any:
     """In a process: what the function returns."""
-    import torch
-
     keep_freed_memory()
-    # torch's own way copies a result several times.
-    copyreg.pickle(torch.Tensor, lambda tensor: (torch.from_numpy, (tensor.numpy(),)))
-    with on_this_core(), one_thread_each():
-        try:
-            return opened(sent)(item)
-        except EvenhandError:
-            raise
-        except Exception as error:
-            error.add_note(traceback.format_exc())  # which cannot be sent between processes
-            raise
+    try:
+        work = opened(sent)  # which imports torch if it needs it
+        if torch := sys.modules.get("torch"):  # its own way copies a result several times
+            copyreg.pickle(torch.Tensor, lambda tensor: (torch.from_numpy, (tensor.numpy(),)))
+        with on_this_core(), one_thread_each():
+            return work(item)
+    except EvenhandError:
+        raise
+    except Exception as error:
+        error.add_note(traceback.format_exc())  # which cannot be sent between processes
+        raise
 
 
 if __name__ == "__main__":

@@ -17,7 +17,8 @@ from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
 
-from evenhand.attribution import FeedForward, feed_forward, label_group_baselines
+from evenhand.attribution.baselines import label_group_baselines
+from evenhand.attribution.feed_forward import FeedForward, feed_forward
 from evenhand.exceptions import InvalidInputError, warn_caller
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.splitting import split_people

@@ -10,8 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evenhand.attribution.explanation import Attribution
 from evenhand.attribution.feed_forward import FeedForward
-from evenhand.attribution.gradients import Attribution
 from evenhand.metrics.cec import squared_cec
 from evenhand.metrics.outcomes import auc
 from evenhand.models.explaining import CellBaselines, Explainer

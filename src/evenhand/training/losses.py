@@ -43,8 +43,9 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from evenhand.attribution.explanation import Method
 from evenhand.attribution.feed_forward import FeedForward
-from evenhand.attribution.gradients import Method, attribute
+from evenhand.attribution.gradients import attribute
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
 from evenhand.metrics.cec import squared_cec
@@ -307,7 +308,8 @@ def cec_loss(
         if objective.startswith("reasoning"):
             # A placebo's weights are compared on the inputs of the match: see above.
             return squared_reasoning_gap(offset[0], gradients[0], offset[1], gradients[partner])
-        return squared_cec(offset[0] * gradients[0], offset[partner] * gradients[partner])
+        squared: Tensor = squared_cec(offset[0] * gradients[0], offset[partner] * gradients[partner])
+        return squared
 
     difference = squares(1) if x_placebo is None else squares(1) - squares(2)
     return _weighted_mean(difference, weight)

@@ -34,17 +34,16 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import ArrayLike, NDArray
 
-from evenhand.arrays import Bools, Floats, Ints, person_hash
+from evenhand.arrays import Bools, Floats, Ints, as_numpy, double, person_hash, placed
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.splitting import stratified_folds
 from evenhand.matching import Pairs, match_pairs
 from evenhand.matching.leaves import Leaves
 from evenhand.metrics.outcomes import auc
 from evenhand.metrics.score_gap import FinanceControls, LeafPeople, gap_coefficients
-from evenhand.models.black_box import sampled_model
+from evenhand.models.black_box import margins_of, sampled_model
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.protocol import AuditedModel
 
@@ -234,8 +233,9 @@ def shapley_values(model: AuditedModel, x: Singles, against: Singles, random_sta
     asked = model
     if model.attribution not in _EXACT:
         asked = sampled_model(model, n_permutations=_ORDERS, random_state=random_state)
-    rows, baseline = (torch.as_tensor(values, dtype=asked.dtype, device=asked.device) for values in (x, against))
-    return asked.attribute(rows, baseline, 1, "midpoint").values.double().cpu().numpy()
+    rows, baseline = (placed(values.astype(asked.dtype, copy=False), asked.device) for values in (x, against))
+    found: Floats = as_numpy(double(asked.attribute(rows, baseline, 1, "midpoint").values))
+    return found
 
 
 def replaced(
@@ -313,7 +313,7 @@ def _score_gaps(model: AuditedModel, people: _People, pairs: Pairs, reference: i
 
 
 def _margin(model: AuditedModel, x: Singles) -> Floats:
-    return model.margin(torch.as_tensor(x, dtype=model.dtype, device=model.device)).double().cpu().numpy()
+    return margins_of(model, x.astype(np.float64, copy=False))
 
 
 def reweighing(labels: ArrayLike, groups: ArrayLike, weights: ArrayLike | None = None) -> Floats:

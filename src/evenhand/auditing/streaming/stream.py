@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import BrokenExecutor, Executor
@@ -327,7 +328,7 @@ def reference_table(reference: Any, columns: list[str], reading: ReadOptions) ->
 def with_known(reference: Fitted, n_rows: int) -> Fitted:
     """The reference with its people explained beforehand, if memory allows and most are needed repeatedly."""
     pool, evidence = reference.pool, reference.evidence
-    n_values = pool.x.numel() * len(pool.groups.names)
+    n_values = math.prod(pool.x.shape) * len(pool.groups.names)
     if n_values > _MOST_KNOWN_VALUES or n_rows < 2 * len(pool):
         return reference
     if evidence is not None and 3 * n_values <= _MOST_KNOWN_VALUES:
@@ -389,7 +390,7 @@ def _finished(
     crew: Crew = Threads(min(processes.n_workers, MOST_THREADS))
     is_many = min(processes.n_workers, n) > MOST_THREADS
     is_worthwhile = processes.is_started or (work.fitted.evidence is not None and people.n_rows >= _MANY_PEOPLE)
-    if is_many and is_worthwhile and how.engine in ("local", "processes") and work.fitted.model.device.type == "cpu":
+    if is_many and is_worthwhile and how.engine in ("local", "processes") and work.fitted.model.device is None:
         crew = Processes(processes, store.folder)
     else:
         processes.end()

@@ -13,10 +13,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from evenhand.arrays import Floats, Ints
 from evenhand.attribution.shapley import Contributions
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import as_spelled
@@ -106,21 +105,20 @@ class TreeGame:
     ensemble: TreeEnsemble
     method: ClassVar[str] = "interventional TreeSHAP from one baseline row"
 
-    def margin(self, x: Tensor) -> Tensor:
+    def margin(self, x: Floats) -> Floats:
         """The margin, of shape (n,)."""
-        return torch.from_numpy(distinct_margins(self.ensemble, x.cpu().numpy()))
+        return distinct_margins(self.ensemble, x)
 
-    def contributions(self, inputs: Tensor, context: Tensor, baseline: Tensor) -> Contributions:
+    def contributions(self, inputs: Floats, context: Floats, baseline: Floats) -> Contributions:
         """phi(inputs | context; baseline), exactly."""
-        z, w, b = (t.cpu().numpy() for t in (inputs, context, baseline))
-        return Contributions(torch.from_numpy(contributions(self.ensemble, z, w, b)))
+        return Contributions(contributions(self.ensemble, inputs, context, baseline))
 
     def contributions_at(
-        self, inputs: tuple[Tensor, Tensor], context: tuple[Tensor, Tensor], baseline: tuple[Tensor, Tensor]
-    ) -> Tensor:
+        self, inputs: tuple[Floats, Ints], context: tuple[Floats, Ints], baseline: tuple[Floats, Ints]
+    ) -> Floats:
         """The same for rows by number, each context walked once."""
-        z, w, b = (NumberedRows(rows.cpu().numpy(), at.cpu().numpy()) for rows, at in (inputs, context, baseline))
-        return torch.from_numpy(numbered_contributions(self.ensemble, z, w, b))
+        z, w, b = (NumberedRows(rows, at) for rows, at in (inputs, context, baseline))
+        return numbered_contributions(self.ensemble, z, w, b)
 
 
 def tree_model(model: Any, encoder: EncodesTables | None = None, columns: Sequence[str] | None = None) -> ShapleyModel:

@@ -7,20 +7,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from pandas.api.types import is_bool_dtype, is_numeric_dtype
 
+from evenhand.attribution.sampled import Mixtures
 from evenhand.exceptions import InvalidInputError
 from evenhand.system.libraries import optional_module
 from evenhand.system.threads import n_cores
-
-if TYPE_CHECKING:  # the process that reads a tree file does without torch
-    from evenhand.attribution.sampled import Mixtures
-
 
 Output = Literal["log-odds", "probability"]
 FloatArray = NDArray[np.float64]

@@ -17,7 +17,7 @@ from torch.nn import functional
 
 from evenhand.arrays import Floats, Ints
 from evenhand.attribution import Attribution, attribute
-from evenhand.attribution.gradients import Method as Integration
+from evenhand.attribution.explanation import Method as Integration
 from evenhand.exceptions import EvenhandWarning
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel

@@ -16,12 +16,11 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from evenhand.arrays import Ints
-from evenhand.attribution.gradients import Method as Integration
+from evenhand.arrays import Floats, Ints, as_numpy
+from evenhand.attribution.explanation import Method as Integration
 from evenhand.datasets import Dataset
 from evenhand.exceptions import DataFileError, InvalidInputError
 from evenhand.inputs.encoding import Encoding, TableEncoder
@@ -416,22 +415,22 @@ def evaluate(
     metrics = {name: metric.value for name, metric in outcome_metrics(y, decided, score, outcomes).items()}
 
     person, match = fold.matched_test
-    trained = (torch.from_numpy(x_train), fold.y_train, fold.group_train)
+    trained = (x_train, fold.y_train, fold.group_train)
     explainer = Explainer.of(model, *trained, settings.n_steps, settings.integration)
-    explainer = replace(explainer, join=torch.as_tensor(fold.join, dtype=torch.float64))
-    own = explainer.explain(torch.from_numpy(x_test), fold.cells_test)
+    explainer = replace(explainer, join=np.asarray(fold.join, dtype=np.float64))
+    own = explainer.explain(x_test, fold.cells_test)
     is_test = settings.match_pool == "test"
-    matches = explainer.see(torch.from_numpy(x_test if is_test else x_train), match, fold.cells_test[person])
+    matches = explainer.see(x_test if is_test else x_train, match, fold.cells_test[person])
     cec, reasoning_gap, input_gap = (
         joined(
             (part.cec, part.reasoning_gap, part.input_gap) for _, part in score_pairs(explainer, own, person, matches)
         )
-        or [torch.zeros(0, dtype=torch.float64)] * 3
+        or [np.zeros(0)] * 3
     )
     decisions = (decided[person], (decided if is_test else decided_train)[match])
-    shares = regime_shares(assign_regimes(*decisions, cec.numpy(), settings.consistency_threshold))
+    shares = regime_shares(assign_regimes(*decisions, cec, settings.consistency_threshold))
 
-    def mean(values: Tensor) -> float:
+    def mean(values: Floats) -> float:
         return float(values.mean()) if len(values) else float("nan")
 
     return {
@@ -645,7 +644,8 @@ def run_method(
 
     def seen(X: Any, group: Any) -> np.ndarray:
         table = method.audited_table(X, group) if isinstance(method, RepairsTable) else X
-        return model.encode(table).float().cpu().numpy()
+        encoded: np.ndarray = as_numpy(model.encode(table)).astype(np.float32, copy=False)
+        return encoded
 
     inputs = (seen(X_train, group_train), seen(X_test, group_test))
     score = method.predict_proba(X_test, group_test)[:, 1]

@@ -323,7 +323,7 @@ def run_locally(
     StreamError
         If a process is lost.
     """
-    n_workers, is_on_cpu = pool.n_workers, work.fitted.model.device.type == "cpu"
+    n_workers, is_on_cpu = pool.n_workers, work.fitted.model.device is None
     if engine == "processes":
         if not is_on_cpu:
             raise InvalidInputError(
