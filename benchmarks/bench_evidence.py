@@ -14,7 +14,7 @@ import evenhand as eh
 from evenhand.attribution import attribute
 from evenhand.attribution.feed_forward import feed_forward
 from evenhand.attribution.gradients import integrate_paths
-from evenhand.auditing import reference
+from evenhand.auditing import fitted
 
 SIZES = (10_000, 30_000, 100_000, 300_000)
 COMPARED = 100_000  # people of the audit with targets
@@ -29,12 +29,12 @@ EXPLANATIONS = 2 + 4 + 2 * TRIPLES
 @contextmanager
 def many_triples() -> Iterator[None]:
     """As many triples a person as in audits of few people, 12, in audits of any size."""
-    usual = reference._REACH
-    reference._REACH = {np.inf: usual[min(usual)]}
+    usual = fitted._REACH
+    fitted._REACH = {np.inf: usual[min(usual)]}
     try:
         yield
     finally:
-        reference._REACH = usual
+        fitted._REACH = usual
 
 
 def trained(n: int):
