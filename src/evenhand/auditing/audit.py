@@ -284,7 +284,7 @@ def n_evaluations(fitted: Fitted, n_people: int) -> int:
     # People and matches, each also with the other's inputs. For triples, people from both halves of a cell and others
     # from one, with steps of one standard deviation; and for each triple, people with the others' finances and inputs,
     # and the others with the person's finances.
-    of_triples = 0 if fitted.evidence is None else 3 * (own + moved) + N_NEAR * (4 * own + 6 * moved)
+    of_triples = 0 if fitted.evidence is None else 3 * (own + moved) + N_NEAR * (4 * own + 4 * moved)
     return n_people * own + n_pairs * (own + 2 * moved + of_triples)
 
 

@@ -152,26 +152,33 @@ def score_triples(
     person, other, placebo = (like(rows, x) for rows in (triples.person, triples.other, triples.own))
     for block, (with_match, with_placebo) in _crossed_blocks(seen):
         me, them, like_me = seen.person[block], seen.match[block], seen.placebo[block]
-        mine = x[person[block]]
-        theirs, placebos = pool[other[block]], pool[placebo[block]]
-        with_theirs, with_placebos, as_me, placebo_as_me = (
-            explainer.explainer.explain(xp.where(is_financial, finances, others), seen.cells[block]).rows(_ALL)
-            for finances, others in ((theirs, mine), (placebos, mine), (mine, theirs), (mine, placebos))
-        )
-        pair, null = (
-            _joined_scores(join, me.values, who.values, me.with_inputs_of(who) if moved is None else moved)
-            for who, moved in ((them, with_match), (like_me, with_placebo))
-        )
-        gaps = [score_explained_pairs(me, who, join).reasoning_gap for who in (as_me, placebo_as_me)]
+        mine, cells = x[person[block]], seen.cells[block]
+        scores, gaps, financial_gaps, lengths = [], [], [], []
+        for who, theirs, known in (
+            (them, pool[other[block]], with_match),
+            (like_me, pool[placebo[block]], with_placebo),
+        ):
+            with_theirs, as_me = (
+                explainer.explainer.explain(xp.where(is_financial, finances, others), cells).rows(_ALL)
+                for finances, others in ((theirs, mine), (mine, theirs))
+            )
+            moved = me.with_inputs_of(who) if known is None else known
+            scores.append(_joined_scores(join, me.values, who.values, moved))
+            # An input contributes by its value and the context: equal finances contribute what the context's own do.
+            moved, swapped = (
+                xp.where(is_financial, own.values, others)
+                for own, others in ((me, moved), (as_me, as_me.with_inputs_of(me)))
+            )
+            gaps.append(_joined_scores(join, me.values, as_me.values, moved, swapped).reasoning_gap)
+            financial_gaps.append(_gap(scores[-1], with_theirs, join))
+            lengths.append(_length(with_theirs, join))
         yield (
             block,
             TripleScores(
-                pair,
-                null,
+                *scores,
                 gaps[0] - gaps[1],
-                _gap(pair, with_theirs, join),
-                _gap(null, with_placebos, join),
-                _length(with_theirs, join) - _length(with_placebos, join),
+                *financial_gaps,
+                lengths[0] - lengths[1],
                 match=them,
                 control=like_me,
                 join=join,
