@@ -20,7 +20,7 @@ $(VENV)/.base: $(SPEC)
 	@test "$$(uname -s)" != Linux || command -v nvidia-smi >/dev/null || { \
 	  timeout 5 $(BIN)/python -c 'from urllib.request import urlopen; urlopen("$(CPU_BUILDS)/torch/", timeout=4)' 2>/dev/null && \
 	  $(BIN)/python -m pip install --quiet --retries 1 --no-deps --index-url $(CPU_BUILDS) $(TORCH); } || true
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable .
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[torch]'
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.base
@@ -137,7 +137,7 @@ package: $(VENV)/.release  ## wheel and source distribution in dist/, checked, i
 	$(BIN)/python -m twine check --strict dist/*
 	for built in dist/*.whl dist/*.tar.gz; do \
 	  away=$$(mktemp -d) && $(PYTHON) -m venv $$away/venv && \
-	  $$away/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$built" && \
+	  $$away/venv/bin/python -m pip install --quiet --constraint constraints.txt "$$built[torch]" && \
 	  (cd $$away && venv/bin/evenhand demo --no-open --out demo && test -s demo/report.html) || exit 1; \
 	  rm -rf $$away; \
 	done

@@ -101,7 +101,7 @@ __all__ = [
     "verify_pack",
 ]
 
-# The public names of each module. Loaded on first use: `evenhand --help` must not wait for torch.
+# The public names of each module. Loaded on first use: `evenhand --help` must not wait for their libraries.
 _HOME = {
     name: f"evenhand.{module}"
     for module, names in {
@@ -135,6 +135,8 @@ _HOME = {
     for name in names.split()
 }
 
+_OF_NETWORKS = ("CECClassifier", "SearchResult", "cec_loss", "search")
+
 
 def __getattr__(name: str) -> object:
     if name == "AuditSettings":
@@ -144,16 +146,22 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
     if name == "load_model":
         import_module("evenhand.models.files").register_reader("evenhand", _read_classifier)
-    value = getattr(import_module(_HOME[name]), name)
+    if name in _OF_NETWORKS:
+        module = import_module("evenhand.system.libraries").optional_module(_HOME[name], f"`{name}`", "torch", "torch")
+    else:
+        module = import_module(_HOME[name])
+    value = getattr(module, name)
     globals()[name] = value
     return value
 
 
 def _read_classifier(path: Path) -> CECClassifier:
     """Load a saved `CECClassifier`. The training code is imported only for such files."""
-    from evenhand.training.classifier import CECClassifier
+    from evenhand.system.libraries import optional_module
 
-    return CECClassifier.load(path)
+    module = optional_module("evenhand.training.classifier", "A model saved by `CECClassifier`", "torch", "torch")
+    found: CECClassifier = module.CECClassifier.load(path)
+    return found
 
 
 def __dir__() -> list[str]:

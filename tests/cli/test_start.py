@@ -37,7 +37,7 @@ UNUSED = {  # by an audit of a linear model
     "pyspark",
     "shap",
     "skops",
-    "torch._dynamo",
+    "torch",
     "xgboost",
 }
 RUN = """

@@ -66,9 +66,9 @@ def test_a_function_is_asked_for_a_probability(numbers):
     x = audited.encode(numbers[0])
     assert (audited.output, audited.kind) == ("log-odds", "The function half (black box)")
     np.testing.assert_allclose(audited.probability(audited.margin(x)), half(numbers[0].to_numpy()), atol=1e-15)
-    found = audited.attribute(x, x.mean(0).expand_as(x), 8, "segments")
+    found = audited.attribute(x, np.broadcast_to(x.mean(0), x.shape), 8, "segments")
     assert found.completeness_gap.max() < 1e-14
-    assert found.values[:, 2:].abs().max() == 0  # inputs that it does not read
+    assert np.abs(found.values[:, 2:]).max() == 0  # inputs that it does not read
 
 
 def test_a_function_may_return_log_odds_or_two_columns(numbers):
@@ -91,7 +91,7 @@ def test_probabilities_are_explained_in_log_odds_where_asked(numbers):
     sure = as_audited_model(
         RandomForestClassifier(5, random_state=0).fit(X, y), attribution="sampled_shapley", output="log-odds"
     )
-    assert sure.margin(sure.encode(X)).abs().max() == pytest.approx(np.log(1e9))
+    assert np.abs(sure.margin(sure.encode(X))).max() == pytest.approx(np.log(1e9))
 
 
 @pytest.mark.parametrize("points", [(1.0, -3.0), (2.0, -0.5)])
@@ -139,8 +139,8 @@ def test_a_torch_module_and_a_classifier_of_ours_can_be_sampled(people):
     network = Products().train()
     sampled = as_audited_model(network, attribution="sampled_shapley")
     plain = as_audited_model(network)
-    x = torch.from_numpy(X).float()
-    torch.testing.assert_close(sampled.margin(x).float(), plain.margin(x))
+    x = X.astype(np.float32)
+    np.testing.assert_allclose(sampled.margin(x), plain.margin(x), rtol=1e-5, atol=1e-6)
     assert network.training
     classifier = eh.CECClassifier(epochs=1).fit(X, y, sensitive_features=group)
     audited = as_audited_model(classifier, attribution="sampled_shapley")

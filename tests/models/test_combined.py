@@ -98,7 +98,7 @@ def fitted(model, X, y):
 
 def from_first(audited, X):
     x = audited.encode(X)
-    return audited.attribute(x[1:13], x[:1].expand_as(x[1:13]), 8, "segments")
+    return audited.attribute(x[1:13], np.broadcast_to(x[:1], x[1:13].shape), 8, "segments")
 
 
 @pytest.mark.parametrize("name", [*SAMPLED, *WITH_CATEGORIES])
@@ -151,7 +151,7 @@ def test_an_average_of_trees_is_a_forest_explained_exactly(model, people):
     np.testing.assert_allclose(audited.margin(audited.encode(X)), model.predict_proba(X)[:, 1], atol=1e-12)
     exact = SampledShapley(lambda rows: model.predict_proba(pd.DataFrame(rows, columns=NUMBERS))[:, 1], 128)
     x = audited.encode(X)[1:5]
-    theirs = exact.contributions(x, x, audited.encode(X)[:1].expand_as(x)).values
+    theirs = exact.contributions(x, x, np.broadcast_to(audited.encode(X)[:1], x.shape)).values
     assert exact.is_exact(len(NUMBERS))
     np.testing.assert_allclose(from_first(audited, X).values[:4], theirs, atol=1e-12)
 

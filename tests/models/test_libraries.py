@@ -41,16 +41,16 @@ def homes():
 def explained(audited, X, baseline=None):
     x = audited.encode(X)
     start = x[:1] if baseline is None else audited.encode(baseline)
-    return audited.attribute(x, start.expand_as(x), 8, "segments")
+    return audited.attribute(x, np.broadcast_to(start, x.shape), 8, "segments")
 
 
 def by_column(audited, found):
     join = audited.join_matrix()
-    return (found.values if join is None else found.values @ join).numpy()
+    return found.values if join is None else found.values @ join
 
 
 def probabilities(audited, X):
-    return audited.probability(audited.margin(audited.encode(X))).numpy()
+    return audited.probability(audited.margin(audited.encode(X)))
 
 
 def shapley_by_all_orders(score, person, baseline):
@@ -176,7 +176,7 @@ def test_a_boosting_machine_is_explained_as_all_orders_of_its_columns_do(machine
     people, baseline = X.iloc[1:6], X.iloc[[40]].reset_index(drop=True)
     found = explained(audited, people, baseline)
     assert found.completeness_gap.max() < 1e-12
-    for values, k in zip(found.values.numpy(), range(len(people)), strict=True):
+    for values, k in zip(found.values, range(len(people)), strict=True):
         person = people.iloc[[k]].reset_index(drop=True)
         theirs = shapley_by_all_orders(lambda row: float(model.decision_function(row)[0]), person, baseline)
         np.testing.assert_allclose(values, theirs, atol=1e-9)

@@ -60,7 +60,7 @@ def test_a_logistic_regression_is_explained_by_its_coefficients(people):
     assert isinstance(audited, LinearModel)
     x = audited.encode(X)
     np.testing.assert_allclose(audited.margin(x), 0.25 + 1.5 * X["income"] - 0.5 * X["debt"], atol=1e-12)
-    found = audited.attribute(x, x[:1].expand_as(x), 1, "segments").values
+    found = audited.attribute(x, np.broadcast_to(x[:1], x.shape), 1, "segments").values
     np.testing.assert_allclose(found, (X - X.iloc[0]).to_numpy() * [1.5, -0.5], atol=1e-12)
 
 

@@ -93,7 +93,7 @@ def test_weights_that_depend_on_finances_alone_are_not_weighing(compared):
 
 def test_the_size_of_blocks_changes_nothing(compared, monkeypatch):
     whole = columns(compared)
-    monkeypatch.setattr(scoring, "_BLOCK", {"cpu": 7})
+    monkeypatch.setattr(scoring, "_BLOCK", (7, 7))
     assert len(list(blocks(compared))) > 1
     for one, other in zip(whole, columns(compared), strict=True):
         torch.testing.assert_close(one, other)
@@ -105,38 +105,38 @@ def test_people_of_trees_seen_in_contexts_of_each_other_are_seen_as_one_by_one(t
     X, labels, groups = rng.normal(size=(50, 4)), rng.integers(0, 2, 50), rng.integers(0, 2, 50)
     trees = GradientBoostingClassifier(n_estimators=8, random_state=0).fit(X, X[:, 0] * X[:, 1] + X[:, 2] > 0)
     model = as_audited_model(trees)
-    x = torch.as_tensor(X)
+    x = X
     explainer = Explainer.of(RiskModel(model) if turned else model, x, labels, groups)
     halved = HalvedExplainer.of(explainer, x, labels, groups, rng.integers(0, 2, 50))
     triples = placebo_pairs(X[:, :2], labels, groups)
-    pool = x if is_pool else x.clone()
+    pool = x if is_pool else x.copy()
     case = (None, x, labels * 2 + groups, halved, triples)
-    monkeypatch.setattr(scoring, "_BLOCK", {"cpu": 16})
+    monkeypatch.setattr(scoring, "_BLOCK", (16, 16))
     monkeypatch.setattr(scoring, "_STRETCH", 50)
 
     def gaps():
         seen = halved.see(x, case[2], pool, triples.person, triples.other, triples.own)
-        parts = list(score_triples(halved, seen, x, pool, triples, torch.tensor([True, True, False, False])))
+        parts = list(score_triples(halved, seen, x, pool, triples, np.array([True, True, False, False])))
         assert [part[0].start for part in parts][:5] == [0, 16, 32, 48, 50]
         return joined(
             (
                 scores.pair.input_gap,
                 scores.placebo.input_gap,
                 scores.reasoning_gap,
-                scores.weight_difference(torch.ones(4)).mT,
+                scores.weight_difference(np.ones(4)).T,
             )
             for _, scores in parts
         )
 
     together = gaps()
     monkeypatch.setattr(ShapleyAttribution, "crossed", one_by_one)
-    monkeypatch.setattr(TreeGame, "margin", lambda game, x: torch.from_numpy(game.ensemble.margin(x.numpy())))
+    monkeypatch.setattr(TreeGame, "margin", lambda game, x: game.ensemble.margin(x))
     for one, other in zip(together, gaps(), strict=True):
-        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(one, other, rtol=0, atol=1e-12)
     assert together[0].max() > 0.01
 
 
 def one_by_one(me, contexts, them, inputs):
-    return torch.cat(
+    return np.concatenate(
         [me.rows(k[None]).with_inputs_of(them.rows(j[None])) for k, j in zip(contexts, inputs, strict=True)]
     )

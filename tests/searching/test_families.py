@@ -58,7 +58,7 @@ def fit(family, people, **parameters):
 
 def margin(model, table):
     audited = as_audited_model(model, table=table)
-    return audited.margin(audited.encode(table)).numpy()
+    return audited.margin(audited.encode(table))
 
 
 @pytest.fixture(scope="module")

@@ -78,7 +78,7 @@ def lenders_model(people):
 
 def margin(model, table):
     audited = as_audited_model(model, table=table)
-    return audited.margin(audited.encode(table)).double().numpy()
+    return audited.margin(audited.encode(table))
 
 
 def refitted(start, people):

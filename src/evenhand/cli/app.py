@@ -22,6 +22,7 @@ from evenhand.system.terminal import outlive_readers, silence
 
 _ENDED = 143  # by SIGTERM
 _NO_MEMORY = "There is not enough memory on this machine; read the people in batches (--stream), or use fewer columns."
+_NO_TORCH = "Networks and their training need torch, which is not installed: pip install 'evenhand[torch]'."
 _FAULT = 70  # EX_SOFTWARE of sysexits.h: not the code of a crossed gate
 
 app = typer.Typer(
@@ -107,6 +108,8 @@ def main() -> NoReturn:
     except Exception as error:  # wrong options: the parser's own messages
         if "allocate memory" in str(error):  # of torch
             _fail(_NO_MEMORY)
+        if isinstance(error, ModuleNotFoundError) and error.name == "torch":
+            _fail(_NO_TORCH)
         if not hasattr(error, "format_message"):
             traceback.print_exc()
             say("This is a bug in evenhand: please report it with the lines above.", err=True)

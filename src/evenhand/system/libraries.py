@@ -46,10 +46,10 @@ def optional_module(module: str, what: str, package: str, extra: str) -> Any:
 
 
 _REQUIRED = (
-    "torch", "numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "narwhals", "statsmodels", "altair", "skops",
+    "numpy", "scipy", "scikit-learn", "pandas", "pyarrow", "narwhals", "statsmodels", "altair", "skops",
 )  # fmt: skip
 _OPTIONAL = (
-    "numba", "xgboost", "xgboost-cpu", "lightgbm", "catboost", "onnxruntime", "dask", "pyspark", "duckdb",
+    "torch", "numba", "xgboost", "xgboost-cpu", "lightgbm", "catboost", "onnxruntime", "dask", "pyspark", "duckdb",
     "deltalake", "fairlearn", "shap",
 )  # fmt: skip
 

@@ -64,7 +64,7 @@ def test_trees_are_a_game_whose_contributions_are_complete(boosted, numbers):
     assert isinstance(audited.game, TreeGame)
     assert isinstance(audited.game, Game)
     x = audited.encode(numbers[0])
-    found = audited.attribute(x, x.mean(0).expand_as(x), 8, "segments")
+    found = audited.attribute(x, np.broadcast_to(x.mean(0), x.shape), 8, "segments")
     assert found.completeness_gap.max() < 1e-12
     assert found.standard_error is None
     np.testing.assert_allclose(audited.probability(found.logit), boosted.predict_proba(numbers[0])[:, 1], atol=1e-12)

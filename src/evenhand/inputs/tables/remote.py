@@ -172,7 +172,7 @@ class StoredFile(DataFile):
 
 
 def _by_fsspec(address: Address) -> tuple[fs.FileSystem, str]:
-    import fsspec  # a dependency of torch; not at the top, because few need it
+    import fsspec  # not at the top, because few need it
 
     if "::" in address.text:  # a file inside a file, or one that points to others
         raise DataFileError(
