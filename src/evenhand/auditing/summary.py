@@ -6,9 +6,10 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from evenhand.system import __version__
@@ -136,13 +137,18 @@ class Provenance:
     files: Mapping[str, str] = field(default_factory=dict)
 
 
-_version = cache(version)  # read from files, and each form of a result asks for it
+@cache  # read from files, and each form of a result asks for it
+def _version(package: str) -> str | None:
+    with suppress(PackageNotFoundError):
+        return version(package)
+    return None
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of everything that a metric depends on."""
-    packages = ("numpy", "scipy", "torch", "scikit-learn", "pandas")
-    return {"evenhand": __version__, "python": platform.python_version(), **{name: _version(name) for name in packages}}
+    """Versions of everything that a metric depends on and that is installed."""
+    found = {name: _version(name) for name in ("numpy", "scipy", "torch", "scikit-learn", "pandas")}
+    known = {name: text for name, text in found.items() if text is not None}
+    return {"evenhand": __version__, "python": platform.python_version(), **known}
 
 
 def write_json(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
