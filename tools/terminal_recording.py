@@ -1,7 +1,7 @@
 """A recording of the terminal for the README, as an animated SVG: the commands of the first audit, run as they are.
 
 The commands run in a pseudo-terminal, and what they leave on the screen is drawn. Waits are shortened, and the
-picture leaves out the lines from the settings to the place of the report. It needs no network.
+picture leaves out the lines after the answers, but for the place of the report. It needs no network.
 
 Run: .venv/bin/python tools/terminal_recording.py docs/images/terminal.svg
 """
@@ -83,7 +83,7 @@ def shortened(lines: list[Line]) -> list[Line]:
     texts = ["".join(one for one, _ in line) for line in lines]
     begin = next((k for k, text in enumerate(texts) if text.startswith(FROM)), None)
     end = next((k for k, text in enumerate(texts) if text.startswith(TO)), 0)
-    return lines if begin is None else [*lines[:begin], [(one, "2") for one in "..."], *lines[end:]]
+    return lines if begin is None else [*lines[:begin], [(one, "2") for one in "..."], lines[end]]
 
 
 def drawn(line: Line, y: float) -> str:
