@@ -32,10 +32,8 @@ def preview(run: Run) -> dict[str, Any]:
                 break
     except (EvenhandError, OSError) as error:
         return {"problem": str(error)}
-    return {
-        "header": raw.schema.names,
-        "rows": [["" if cell is None else cell for cell in row.values()] for row in rows],
-    }
+    texts = [["" if cell is None else cell for cell in row.values()] for row in rows]
+    return {"header": raw.schema.names, "rows": texts, "problem": ""}
 
 
 def reasons(check: Data) -> dict[str, list[str]]:
