@@ -1,13 +1,17 @@
-"""Build steps of the site: notebooks, the command line's help, and a check that nothing is fetched from elsewhere."""
+"""Build steps of the site: notebooks, help, a sample report, and a check that nothing is fetched from elsewhere."""
 
 from __future__ import annotations
 
 import base64
 import json
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 COMMANDS = "<!-- commands -->"
@@ -21,12 +25,24 @@ FETCHED_LINKS = {"stylesheet", "icon", "preload", "prefetch", "preconnect", "dns
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add a page for every notebook, with the outputs that were saved in it."""
+    """Add a page for every notebook, with the outputs that were saved in it, and the sample report."""
     from mkdocs.structure.files import File
 
+    sample = sample_report(Path(config["docs_dir"], "first-audit.md"))
+    files.append(File.generated(config, "sample-report.html", content=sample))
     for notebook in sorted(Path(config["docs_dir"], "notebooks").glob("*.ipynb")):
         files.append(File.generated(config, f"notebooks/{notebook.stem}.md", content=notebook_page(notebook)))
     return files
+
+
+def sample_report(page: Path) -> str:
+    """The report that the commands of a page write."""
+    commands = "\n".join(re.findall(r"^```sh\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL))
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with TemporaryDirectory() as folder:
+        written = {"cwd": folder, "env": {**os.environ, "PATH": path}, "stdout": subprocess.DEVNULL}
+        subprocess.run(["bash", "-e", "-c", commands], check=True, **written)
+        return Path(folder, "report", "report.html").read_text("utf-8")
 
 
 def notebook_page(notebook: Path) -> str:

@@ -107,7 +107,7 @@ def test_from_a_messy_file_to_the_same_numbers_as_the_command_line(tab, folder):
     report = finished(page)
     report.locator("html[data-drawn]").wait_for(timeout=PATIENCE)
     assert report.locator("h1").text_content() == "Small loans, <b>spring</b>"
-    headline = page.text_content(".headline")
+    headline = report.locator(".headline").text_content()
 
     again = folder.parent / "again"
     words = command.replace("--out audits/first", f"--out {again}").split()[1:]
@@ -309,12 +309,16 @@ def test_a_table_of_a_gigabyte_is_streamed_from_where_it_is(chromium, app_of, tm
     assert table.stat().st_size > 10**9
     inputs = pd.DataFrame({"income": income, "debt": debt})
     skops.io.dump(make_pipeline(StandardScaler(), LogisticRegression()).fit(inputs, paid), tmp_path / "model.skops")
+    run = tmp_path / "audits" / "loans"
     with app_of(tmp_path) as address:
         server = next(p for p in psutil.Process().children() if "app" in p.cmdline())
         page, sent = chromium.new_page(), []
         page.on("request", lambda request: sent.append(len(request.post_data_buffer or b"")))
         page.goto(address)
         new_audit(page, "loans", "loans.csv")
+        with (run / "audit.toml").open("a") as settings:  # 100 batches, so that some are left when it is canceled
+            settings.write("batch_rows = 250\n")
+        page.reload()
         page.click("text=More settings")
         assert page.is_checked("input[name=stream]")
         page.click("text=Next: confirm")
@@ -322,10 +326,17 @@ def test_a_table_of_a_gigabyte_is_streamed_from_where_it_is(chromium, app_of, tm
         command = page.text_content("pre >> nth=0")
         assert command.strip().startswith("evenhand audit loans.csv ")  # the path, not a copy
         page.click("text=Start the audit")
+        page.wait_for_selector(r"text=/^([5-9]|[1-4]\d) of 100/", timeout=PATIENCE)
+        page.click("text=Cancel")
+        page.wait_for_selector("text=Canceled", timeout=PATIENCE)
+        before = {path: path.stat().st_mtime_ns for path in (run / "batches").iterdir()}
+        assert 5 <= len(before) < 100
+        page.click("text=Start again")
         finished(page)
+        assert "--resume" in page.text_content("pre")
+        assert {path: path.stat().st_mtime_ns for path in before} == before
         assert sum(sent) < 1 << 16
         assert server.memory_info().rss < 400 << 20
         page.close()
-    assert (tmp_path / "audits" / "loans" / "manifest.json").exists()  # of batches
-    found = json.loads((tmp_path / "audits" / "loans" / "audit.json").read_text())
+    found = json.loads((run / "audit.json").read_text())
     assert found["data"]["n_people"] == n

@@ -34,3 +34,11 @@ def test_the_page_fits_and_complains_of_nothing(open_report, path, width, scheme
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert page.eval_on_selector_all("main h2", "all => all.map(e => e.textContent)") == HEADINGS
     assert HOSTILE in page.text_content("h1")
+
+
+def test_what_was_found_is_in_full_color_and_is_printed(open_report, path):
+    page = open_report(path)
+    color = "getComputedStyle(document.querySelector('{}')).color"
+    assert page.evaluate(color.format("#found .headline")) == page.evaluate(color.format("body"))
+    page.emulate_media(media="print")
+    assert page.is_visible("#found .headline")

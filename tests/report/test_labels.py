@@ -75,6 +75,20 @@ def test_every_name_in_the_summary_is_labeled_and_nothing_else(labeled, renamed)
             np.testing.assert_equal(shown[key], expected[key], key)
 
 
+def test_sentences_on_how_the_file_was_read_are_labeled(labeled):
+    summary = labeled.to_dict()
+    read = {
+        "data": {**summary["data"], "exclusions": {"no value in 'group'": 3}},
+        "warnings": ["group: 240 values like '$1' were read as numbers, this one as 1.", "A is: not a name"],
+        "matching": {"balance": [{"feature": "value is missing"}]},
+    }
+    shown = Labels.of(summary["report"]["labels"], summary).summary({**summary, **read})
+    assert shown["data"]["exclusions"] == {"no value in 'x1 monthly income'": 3}
+    assert shown["warnings"][0].startswith("x1 monthly income: 240 values like '$1'")
+    assert shown["warnings"][1] == "A is: not a name"
+    assert shown["matching"]["balance"][0]["feature"] == "x2 debt is missing"
+
+
 def test_names_in_the_json_stay_and_sentences_are_labeled(labeled, renamed, tmp_path):
     plain = audited(is_renamed=False).to_dict()
     summary, expected = labeled.to_dict(), renamed.to_dict()

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from evenhand.app.runs import Run
@@ -19,31 +18,22 @@ Data = Mapping[str, Any]
 _PREVIEWED = 10
 
 
-@dataclass(frozen=True)
-class Preview:
-    """The first rows of a table as they are stored, or why they cannot be read."""
-
-    header: Sequence[str] = ()
-    rows: Sequence[Sequence[str]] = ()
-    problem: str = ""
-
-    @classmethod
-    def of(cls, run: Run) -> Preview:
-        """The first rows of the table of an audit."""
-        reading: dict[str, Any] = {
-            key: tuple(value) if isinstance(value, list) else value for key, value in run.reading.items()
-        }
-        try:
-            raw = open_table(run.folder.root / run.table, ReadOptions(**reading))
-            rows: list[dict[str, Any]] = []
-            for piece in raw.pieces(raw.schema.names):
-                rows += piece.slice(0, _PREVIEWED - len(rows)).to_pylist()
-                if len(rows) == _PREVIEWED:
-                    break
-        except (EvenhandError, OSError) as error:
-            return cls(problem=str(error))
-        texts = [["" if cell is None else str(cell) for cell in row.values()] for row in rows]
-        return cls(raw.schema.names, texts)
+def preview(run: Run) -> dict[str, Any]:
+    """The first rows of the table of an audit as they are stored, or why they cannot be read."""
+    reading: dict[str, Any] = {
+        k: tuple(value) if isinstance(value, list) else value for k, value in run.reading.items()
+    }
+    try:
+        raw = open_table(run.folder.root / run.table, ReadOptions(**reading))
+        rows: list[dict[str, Any]] = []
+        for piece in raw.pieces(raw.schema.names):
+            rows += piece.slice(0, _PREVIEWED - len(rows)).to_pylist()
+            if len(rows) == _PREVIEWED:
+                break
+    except (EvenhandError, OSError) as error:
+        return {"problem": str(error)}
+    texts = [["" if cell is None else cell for cell in row.values()] for row in rows]
+    return {"header": raw.schema.names, "rows": texts, "problem": ""}
 
 
 def reasons(check: Data) -> dict[str, list[str]]:

@@ -21,7 +21,7 @@ from evenhand.system.files import PrivateFolder, process_runs, toml_text, write_
 MODELS = (".onnx", ".json", ".ubj", ".txt", ".cbm", ".skops", ".pmml", ".safetensors")
 PICKLES = (".pkl", ".pickle", ".joblib", ".pt", ".pth")
 RESULTS = {
-    "report.html": "Report",
+    "report.html": "Report, HTML",
     "memo.docx": "Word memo",
     "audit.xlsx": "Excel workbook",
     "pack.zip": "Evidence pack",

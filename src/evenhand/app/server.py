@@ -27,7 +27,7 @@ from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Re
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from evenhand.app.content import Preview, in_words, reasons, review
+from evenhand.app.content import in_words, preview, reasons, review
 from evenhand.app.jobs import Job, Queue
 from evenhand.app.runs import MODELS, Folder, OutsideError, Run, plain_name
 from evenhand.app.settings import (
@@ -135,27 +135,15 @@ class Pages:
 
     def app(self) -> Starlette:
         """All pages."""
-        read, written = ["GET"], ["POST"]
-        routes = [
-            Route("/", self.home, methods=read),
-            Route("/static/{name}", self.static, methods=read),
-            Route("/new", self.new, methods=read),
-            Route("/new", self.create, methods=written),
-            Route("/file/{name:path}", self.file, methods=read),
-            Route("/file/{name:path}", self.read_again, methods=written),
-            Route("/columns/{name:path}", self.columns, methods=read),
-            Route("/columns/{name:path}", self.choose, methods=written),
-            Route("/confirm/{name:path}", self.confirm, methods=read),
-            Route("/audit/{name:path}", self.audit, methods=read),
-            Route("/pairs/{name:path}", self.pairs, methods=read),
-            Route("/start/{name:path}", self.start, methods=written),
-            Route("/cancel/{name:path}", self.cancel, methods=written),
-            Route("/download/{file}/{name:path}", self.download, methods=read),
-            Route("/page/{name:path}", self.page, methods=read),
-            Route("/compare", self.compare, methods=written),
-            Route("/comparison/{name:path}", self.comparison, methods=read),
-            Route("/status/{key:path}", self.status, methods=read),
-        ]
+        read = {"/": self.home, "/new": self.new, "/static/{name}": self.static, "/status/{key:path}": self.status}
+        read["/download/{file}/{name:path}"] = self.download
+        for page in (self.file, self.columns, self.confirm, self.audit, self.pairs, self.page, self.comparison):
+            read[f"/{page.__name__}/{{name:path}}"] = page
+        written = {"/new": self.create, "/compare": self.compare, "/columns/{name:path}": self.choose}
+        written |= {"/file/{name:path}": self.read_again, "/start/{name:path}": self.start}
+        written["/cancel/{name:path}"] = self.cancel
+        both = {"GET": read, "POST": written}
+        routes = [Route(path, page, methods=[how]) for how, pages in both.items() for path, page in pages.items()]
 
         @asynccontextmanager
         async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -188,9 +176,8 @@ class Pages:
 
     async def file(self, request: Request) -> Response:
         run = self.run(request)
-        preview = await asyncio.to_thread(Preview.of, run)
-        job = self.job(f"check:{run.name}")
-        return _page("file", "The table", {"run": run, "step": 1, "fields": READING, "preview": preview, **job})
+        values = {"preview": await asyncio.to_thread(preview, run), **self.job(f"check:{run.name}")}
+        return _page("file", "The table", {"run": run, "step": 1, "fields": READING, **values})
 
     async def columns(self, request: Request) -> Response:
         run = self.run(request)
@@ -227,7 +214,6 @@ class Pages:
         values = {
             "said": job["job"].said if job["job"] else run.facts.get("said", []),
             "command": shlex.join(("evenhand", *run.command)) if run.has_table else "",
-            **run.headline,
         }
         return _page("audit", run.name.rpartition("/")[2], {"run": run, "step": 4, "state": state, **values, **job})
 
@@ -368,11 +354,9 @@ class Pages:
 
     async def refused(self, request: Request, error: Exception) -> Response:
         """A sentence on what was wrong."""
-        words = "There is no such page." if isinstance(error, HTTPException) else str(error)
-        status = (
-            error.status_code if isinstance(error, HTTPException) else 404 if isinstance(error, OutsideError) else 400
-        )
-        return _page("message", "Not possible", {"words": words}, status)
+        if isinstance(error, HTTPException):
+            return _page("message", "Not possible", {"words": "There is no such page."}, error.status_code)
+        return _page("message", "Not possible", {"words": error}, 404 if isinstance(error, OutsideError) else 400)
 
     # What is known
 

@@ -54,9 +54,9 @@ DIRECTION = (
         "positive_label", "text", "Good value of the label", "The value that is good for the applicant, such as 1."
     ),
     Setting(
-        *("favorable", "choice", "Good scores", "What a high score of the model says."),
+        *("favorable", "choice", "Good scores", "The audit stops if scores rank the other way, unless you say so."),
         choices=(
-            ("", "high ones; refuse scores that rank the other way"),
+            ("", "high ones, checked with the labels"),
             ("high", "high ones, whatever the labels say"),
             ("low", "low ones: the score is a risk"),
         ),

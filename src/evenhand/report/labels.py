@@ -19,6 +19,7 @@ from evenhand.inputs.validation import SEPARATOR, category_text
 _WHAT = "`labels` (--labels)"
 _BETWEEN = " - "  # between two groups that are compared
 _MEAN = "mean attribution: "
+_IS_MISSING = " is missing"
 
 # Where the summary has names: values and keys of groups, values and keys of columns.
 _GROUP = {"group", "reference", "other_group", "reference_group", "group_low", "group_high"}
@@ -143,8 +144,9 @@ class Labels:
         return cls(names, groups)
 
     def column(self, name: Any) -> Any:
-        """The words for a column."""
-        return self.names.get(name, name)
+        """The words for a column, or for whether its values are missing."""
+        of = str(name).removesuffix(_IS_MISSING)
+        return self.names.get(name, self.names[of] + _IS_MISSING if of != name and of in self.names else name)
 
     def value(self, column: str, value: Any) -> Any:
         """The words for a value of a column."""
@@ -165,8 +167,9 @@ class Labels:
         return shown
 
     def _quoted(self, sentence: str) -> str:
-        """A sentence in which quoted names are replaced."""
-        return re.sub(r"'([^']+)'", lambda found: f"'{self.group(self.column(found[1]))}'", sentence)
+        """A sentence in which quoted names, and a column before a colon at its start, are replaced."""
+        sentence = re.sub(r"'([^']+)'", lambda found: f"'{self.group(self.column(found[1]))}'", sentence)
+        return re.sub(r"^([^:']+)(?=: )", lambda found: str(self.column(found[1])), sentence)
 
     def _walk(self, part: Any, key: str, column: str = "") -> Any:
         """A part of the summary; `column` is the one whose values are named."""
@@ -194,6 +197,8 @@ class Labels:
         for name, item in part.items():
             if key == "columns":  # names by role
                 yield name, [self.column(one) for one in item]
+            elif key == "exclusions":
+                yield self._quoted(name), item
             elif key in ("segments", "attributes"):
                 yield self.column(name), self._walk(item, name, name)
             elif key == "cut_offs":

@@ -35,6 +35,7 @@ _LONGEST_TEXT = 32_767
 _LARGEST_EXACT = 10**15  # Excel keeps fifteen digits
 _ROWS_AT_ONCE = 8192
 _FIRST_ROWS = 200  # rows inspected to choose the widths of columns
+_LONG_TEXT, _LINE = 70, 15  # width of a column of sentences in characters, and height of a line in points
 STARTS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 # Light orange, dark orange and blue of Okabe and Ito's palette, tinted: distinct for every kind of color vision, and
@@ -282,6 +283,7 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
         "strings_to_urls": False,
         "strings_to_numbers": False,
         "nan_inf_to_errors": False,
+        "default_format_properties": {"valign": "top"},
     }
     try:
         with write_atomically(path) as temporary, xlsxwriter.Workbook(str(temporary), options) as workbook:
@@ -298,10 +300,8 @@ def write_sheets(sheets: Iterable[Sheet], path: str | os.PathLike[str], *, title
 
 def _formats(workbook: Any) -> dict[str, Any]:
     found = {kind: workbook.add_format({"num_format": code}) for kind, code in _NUMBER_FORMATS.items()}
-    found["heading"] = workbook.add_format(
-        {"bold": True, "bg_color": "#E8ECEF", "bottom": 1, "text_wrap": True, "valign": "top"}
-    )
-    found["long text"] = workbook.add_format({"text_wrap": True, "valign": "top"})
+    found["heading"] = workbook.add_format({"bold": True, "bg_color": "#E8ECEF", "bottom": 1, "text_wrap": True})
+    found["long text"] = workbook.add_format({"text_wrap": True})
     # Excel then keeps the cell as text when someone edits it.
     found["quoted"] = workbook.add_format({"quote_prefix": True})
     return found | {tone: workbook.add_format(colors) for tone, colors in _TONES.items()}
@@ -318,8 +318,14 @@ def _write_sheet(worksheet: Any, sheet: Sheet, formats: dict[str, Any]) -> None:
     for part in (first, rows):
         for row in part:
             n_rows += 1
+            texts = [str(value) for value, kind in zip(row, kinds, strict=True) if kind == "long text"]
+            if (n_lines := max((-(-len(text) // _LONG_TEXT) for text in texts), default=1)) > 1:
+                worksheet.set_row(n_rows, _LINE * n_lines)  # not every program fits rows to wrapped text
             for place, value in enumerate(row):
                 _write_cell(worksheet, n_rows, place, value, kinds[place], formats)
+    worksheet.set_landscape()
+    worksheet.fit_to_pages(1, 0)  # printed, as wide as a page
+    worksheet.repeat_rows(0)
     worksheet.freeze_panes(1, 0)
     worksheet.autofilter(0, 0, max(n_rows, 1), len(sheet.columns) - 1)
     for highlight in sheet.highlights:
@@ -371,7 +377,7 @@ def _letters(place: int) -> str:
 def _width(heading: str, kind: str, values: Sequence[object]) -> float:
     """Width in characters, from the heading and the first rows; a long heading is wrapped."""
     if kind == "long text":
-        return 70
+        return _LONG_TEXT
     longest_word = max(len(word) for word in heading.split()) + 3  # room for the filter's button
     shown = [12 if isinstance(v, float) else len(str(v)) for v in values if not _is_nothing(v)]
     return float(min(max([longest_word, len(heading) * 0.55, 9, *(n + 2 for n in shown)]), 44))

@@ -112,6 +112,7 @@ def test_a_saved_index_keeps_the_name_that_pandas_gives(path, read):
     ("content", "message"),
     [
         (b'a,b\n1,"x\n2,y\n3,z\n', "has a quotation mark that is never closed, after line 1"),
+        (b'a,b\n1,2\n"', "has a quotation mark that is never closed, after line 2"),
         (b"a,b\n1,x\n2,y\xff\n", r"is not UTF-8 text \(line 3\); save it as UTF-8 .*--encoding cp1252"),
         ("a,b\n1,é\n".encode("utf-16"), r"is not UTF-8 text \(line 1\); .*--encoding utf-16"),
         (b"a,b\n1,x\n2,y\0\n", "contains a NUL character in line 3"),

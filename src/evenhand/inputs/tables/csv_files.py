@@ -98,10 +98,10 @@ class CsvFile(LocalTable):
                 self._check_unnamed(kept)
                 yield kept.select(list(columns))
             has_open_quote = file.n_quotes % 2 == 1
-        if n_ragged:
-            raise DataFileError(self._on_ragged_rows(n_ragged))
         if has_open_quote:
             self._check_quotes()
+        if n_ragged:
+            raise DataFileError(self._on_ragged_rows(n_ragged))
         on_empty = (f"{self.where}: {n_empty:,} empty rows were not read.",) if n_empty else ()
         self.notes = (*self.notes[: self._n_titles], *on_empty)
         self._whole = kept if n_pieces == 1 else None
@@ -168,7 +168,7 @@ class CsvFile(LocalTable):
     def _check_quotes(self) -> None:
         """Reject a file that ends within quotation marks, which may have swallowed rows."""
         line, row = 0, [_END]
-        for line, row in self._rows(_END):  # noqa: B007 - the last one is wanted
+        for line, row in self._rows("\n", _END):  # noqa: B007 - the last one is wanted
             pass
         if row != [_END]:
             raise DataFileError(
