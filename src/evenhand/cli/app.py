@@ -15,12 +15,13 @@ from evenhand.cli.audits import audit, check, compare, demo, monitor, report, se
 from evenhand.cli.models import search, train
 from evenhand.cli.other import app as pages
 from evenhand.cli.other import data_app, reproduce
-from evenhand.cli.terminal import INTERRUPTED, said_when_interrupted, say, with_options
+from evenhand.cli.terminal import INTERRUPTED, InterruptionError, said_when_interrupted, say, with_options
 from evenhand.exceptions import EvenhandError, EvenhandWarning
 from evenhand.system import __version__
 from evenhand.system.terminal import outlive_readers, silence
 
 _ENDED = 143  # by SIGTERM
+_INTERRUPTED = "Interrupted."
 _NO_MEMORY = "There is not enough memory on this machine; read the people in batches (--stream), or use fewer columns."
 _FAULT = 70  # EX_SOFTWARE of sysexits.h: not the code of a crossed gate
 
@@ -73,14 +74,15 @@ def versions() -> None:
 
 def main() -> NoReturn:
     """Run the command line. Exit codes: 0 done, 1 gate crossed, 2 bad input, 70 bug, 130 interrupted, 143 ended."""
-    code: object = 0
-    ended: list[int] = []
+    code, told, signals = 0, "", list[int]()
 
     def end(number: int, _frame: object) -> None:
-        ended.append(number)
+        signals.append(number)
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, end)
+    # Ctrl-C is not heard in the background of a shell.
+    heard = [signal.SIGTERM, *([signal.SIGINT] if signal.getsignal(signal.SIGINT) != signal.SIG_IGN else [])]
+    before = [signal.signal(number, end) for number in heard]
     warnings.showwarning = _show_warning  # type: ignore[assignment]
     outlive_readers()
     # By default, torch's threads wait for each other in a busy loop: beside other work, that can double the CPU time.
@@ -91,38 +93,44 @@ def main() -> NoReturn:
     quiet = [argument for argument in arguments if argument in ("--quiet", "-q")][:1]
     arguments = [*quiet, *(argument for argument in arguments if argument not in quiet)]
     try:
-        code = app(arguments, prog_name="evenhand", standalone_mode=False)
-    except EvenhandError as error:
-        _fail(str(error))
-    except OSError as error:
-        is_named = error.filename is not None and error.strerror is not None
-        _fail(f"{str(error.filename)!r} cannot be read or written: {error.strerror}." if is_named else str(error))
-    except typer.Exit as done:
-        code = done.exit_code
-    except (KeyboardInterrupt, typer.Abort):
-        say("Interrupted.", err=True)
-        code = INTERRUPTED
-    except MemoryError:
-        _fail(_NO_MEMORY)
-    except Exception as error:  # wrong options: the parser's own messages
-        if "allocate memory" in str(error):  # of torch
-            _fail(_NO_MEMORY)
-        if not hasattr(error, "format_message"):
-            traceback.print_exc()
-            say("This is a bug in evenhand: please report it with the lines above.", err=True)
-            sys.exit(_FAULT)
-        _fail(error.format_message())
+        code = app(arguments, prog_name="evenhand", standalone_mode=False) or 0
+        if code == INTERRUPTED:  # outside the commands, the parser makes an interrupt a code
+            told = _INTERRUPTED
+    except (Exception, KeyboardInterrupt) as error:
+        # Libraries that are interrupted while they are loaded raise errors of their own.
+        code, told = (
+            (INTERRUPTED, _INTERRUPTED) if signals and type(error) is not InterruptionError else _outcome(error)
+        )
     finally:
-        signal.signal(signal.SIGTERM, before)
-    sys.exit(_ENDED if ended else code if isinstance(code, int) else 0)
+        for number, handler in zip(heard, before, strict=True):
+            signal.signal(number, handler)
+    if told:
+        say(told, err=True)
+    sys.exit(_ENDED if signal.SIGTERM in signals else code)
+
+
+def _outcome(error: BaseException) -> tuple[int, str]:
+    """The exit code of an error, and what is said."""
+    if isinstance(error, typer.Exit):
+        return error.exit_code, ""
+    if isinstance(error, (InterruptionError, KeyboardInterrupt, typer.Abort)):
+        return INTERRUPTED, str(error) or _INTERRUPTED
+    if isinstance(error, EvenhandError):
+        message = str(error)
+    elif isinstance(error, MemoryError) or "allocate memory" in str(error):  # of torch
+        message = _NO_MEMORY
+    elif isinstance(error, OSError):
+        is_named = error.filename is not None and error.strerror is not None
+        message = f"{str(error.filename)!r} cannot be read or written: {error.strerror}." if is_named else str(error)
+    elif hasattr(error, "format_message"):  # wrong options: the parser's own messages
+        message = error.format_message()
+    else:
+        traceback.print_exception(error)
+        return _FAULT, "This is a bug in evenhand: please report it with the lines above."
+    return 2, f"Error: {with_options(message)}"
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
     """Print warnings as sentences, without the line of code that raised them."""
     if issubclass(category, EvenhandWarning):
         say(f"Warning: {with_options(str(message))}", err=True)
-
-
-def _fail(message: str) -> NoReturn:
-    say(f"Error: {with_options(message)}", err=True)
-    sys.exit(2)

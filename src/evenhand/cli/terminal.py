@@ -54,6 +54,10 @@ _KEPT = {
 }
 
 
+class InterruptionError(Exception):
+    """What to say after an interrupt; the parser of the command line would keep neither it nor its notes."""
+
+
 def said_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
     """Wrap a command so that Ctrl-C ends it with a sentence and an exit code."""
 
@@ -63,8 +67,7 @@ def said_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
             command(*arguments, **options)
         except KeyboardInterrupt as interrupt:
             said = [*getattr(interrupt, "__notes__", ()), *_kept(command.__name__, options)]
-            say(with_options(" ".join(["Interrupted.", *said])), err=True)
-            raise typer.Exit(INTERRUPTED) from interrupt
+            raise InterruptionError(with_options(" ".join(["Interrupted.", *said]))) from interrupt
 
     return run
 
