@@ -23,7 +23,7 @@ import pytest
 
 import evenhand as eh
 from evenhand import cli
-from evenhand.exceptions import InvalidInputError
+from evenhand.exceptions import InvalidInputError, MissingExtraError
 from evenhand.system import files
 from evenhand.system.files import only_one, written_together
 
@@ -373,11 +373,24 @@ def test_a_signal_at_any_moment(folder, out, evenhand, way, seconds, number, cod
         assert content(out) != old
 
 
+@pytest.mark.parametrize("error", [ImportError, SystemError])
+def test_libraries_without_memory_are_not_missing(monkeypatch, evenhand, error):
+    def fail(*_arguments, **_options):
+        try:
+            raise error("x.so: failed to map segment from shared object, or error return without exception set")
+        except error as cause:
+            if error is ImportError:
+                raise MissingExtraError("x is not installed.") from cause
+            raise
+
+    monkeypatch.setattr(sys.modules["evenhand.cli.app"], "app", fail)
+    assert evenhand("version")[2].startswith("Error: There is not enough memory")
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("megabytes", [300, 500, 800, 1200, 2000])
+@pytest.mark.parametrize("megabytes", [100, 400, 1100, 1500, 1900, 2300, 2700])
 @pytest.mark.parametrize("way", [(), BATCHES], ids=["memory", "batches"])
 def test_too_little_memory(out, way, megabytes):
-    """Libraries that find no memory while they are loaded may end a process by themselves: then nothing is written."""
 
     def limit():
         resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))

@@ -72,9 +72,13 @@ def versions() -> None:
     show_versions()
 
 
+class WithoutMemory(SystemExit):
+    """The end of a run that was short of memory."""
+
+
 def main() -> NoReturn:
     """Run the command line. Exit codes: 0 done, 1 gate crossed, 2 bad input, 70 bug, 130 interrupted, 143 ended."""
-    code, told, signals = 0, "", list[int]()
+    code, told, signals, is_of_memory = 0, "", list[int](), False
 
     def end(number: int, _frame: object) -> None:
         signals.append(number)
@@ -101,11 +105,14 @@ def main() -> NoReturn:
         code, told = (
             (INTERRUPTED, _INTERRUPTED) if signals and type(error) is not InterruptionError else _outcome(error)
         )
+        is_of_memory = code == 2 and _is_of_memory(error, anywhere=True)
     finally:
         for number, handler in zip(heard, before, strict=True):
             signal.signal(number, handler)
     if told:
         say(told, err=True)
+    if is_of_memory:
+        raise WithoutMemory(code)
     sys.exit(_ENDED if signal.SIGTERM in signals else code)
 
 
@@ -115,10 +122,10 @@ def _outcome(error: BaseException) -> tuple[int, str]:
         return error.exit_code, ""
     if isinstance(error, (InterruptionError, KeyboardInterrupt, typer.Abort)):
         return INTERRUPTED, str(error) or _INTERRUPTED
-    if isinstance(error, EvenhandError):
-        message = str(error)
-    elif isinstance(error, MemoryError) or "allocate memory" in str(error):  # of torch
+    if _is_of_memory(error):
         message = _NO_MEMORY
+    elif isinstance(error, EvenhandError):
+        message = str(error)
     elif isinstance(error, OSError):
         is_named = error.filename is not None and error.strerror is not None
         message = f"{str(error.filename)!r} cannot be read or written: {error.strerror}." if is_named else str(error)
@@ -128,6 +135,19 @@ def _outcome(error: BaseException) -> tuple[int, str]:
         traceback.print_exception(error)
         return _FAULT, "This is a bug in evenhand: please report it with the lines above."
     return 2, f"Error: {with_options(message)}"
+
+
+def _is_of_memory(error: BaseException | None, *, anywhere: bool = False) -> bool:
+    """Whether there was no memory, for data or a library; `anywhere`: also where an error of ours says what for."""
+    if error is None:
+        return False
+    # Of libraries, of torch, and of Python itself.
+    signs = ("failed to map segment", "annot allocate memory", "can't allocate memory", "without exception set")
+    is_ours = isinstance(error, EvenhandError) and not isinstance(error, ImportError)
+    if not is_ours and (isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)):
+        return True
+    is_from_beneath = anywhere or isinstance(error, ImportError)
+    return is_from_beneath and _is_of_memory(error.__cause__ or error.__context__, anywhere=anywhere)
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *place: Any) -> None:
