@@ -118,20 +118,28 @@ def few_descriptors(n):
     """No more files than these can be open at a time."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = max(int(path.name) for path in Path("/proc/self/fd").iterdir())
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 1 + n, hard))
+    taken = []
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, hard))
+    with contextlib.suppress(OSError):
+        while True:
+            taken.append(os.open(os.devnull, os.O_RDONLY))
     try:
+        for _ in range(n):
+            os.close(taken.pop())
         yield
     finally:
+        for descriptor in taken:
+            os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 FAULTS = {
-    **{f"a disk with room for files of {n:,} bytes": (full_disk, n) for n in (0, 300, 3_000, 30_000)},
-    **{f"{n} descriptors": (few_descriptors, n) for n in (0, 1, 2, 4, 8)},
+    **{f"a disk with room for files of {n:,} bytes": (full_disk, n) for n in (0, 300, 3_000)},
+    **{f"{n} descriptors": (few_descriptors, n) for n in (0, 1, 2, 3, 4)},
 }
 
 
-QUICK = (FAULTS["0 descriptors"], FAULTS["4 descriptors"], (full_disk, 0), (full_disk, 3_000))
+QUICK = (FAULTS["0 descriptors"], FAULTS["2 descriptors"], (full_disk, 0), (full_disk, 3_000))
 
 
 @pytest.mark.parametrize(
@@ -149,7 +157,7 @@ def test_a_fault_leaves_the_old_result_or_the_new(folder, out, evenhand, expecte
         assert old != wanted
     with limit(n):
         code, _, said = evenhand(*words(out, way))
-    assert code or n > 4
+    assert code or (limit is few_descriptors and n)
     if code:
         assert_said(code, said)
     if way:
@@ -346,7 +354,7 @@ SIGNALS = [(signal.SIGINT, 130), (signal.SIGTERM, 143)]
 @pytest.mark.parametrize("way", [(), BATCHES], ids=["memory", "batches"])
 @pytest.mark.parametrize("seconds", [0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 4.0])
 def test_a_signal_at_any_moment(folder, out, evenhand, way, seconds, number, code):
-    """Before Python has begun to load the program, its own handlers end it: with -2 and -15 in place of 130 and 143."""
+    """Python itself ends one that comes before it has found the program: with -2, -15 or 1 in place of the codes."""
     if not way:
         assert evenhand(*words(out, options=["--max-distance", "9"]))[0] == 0
     old = content(out)
@@ -354,7 +362,7 @@ def test_a_signal_at_any_moment(folder, out, evenhand, way, seconds, number, cod
     time.sleep(seconds)
     process.send_signal(number)
     said = process.communicate()[1]
-    if process.returncode == -number and seconds < 0.4:
+    if process.returncode in (-number, 1) and seconds < 0.4 and "evenhand" not in said:
         assert content(out) == old
         return
     assert process.returncode in (code, 0), said
