@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import sys
@@ -23,6 +24,7 @@ from evenhand.system.terminal import outlive_readers, silence
 _ENDED = 143  # by SIGTERM
 _INTERRUPTED = "Interrupted."
 _NO_MEMORY = "There is not enough memory on this machine; read the people in batches (--stream), or use fewer columns."
+_FILES = os.strerror(errno.EMFILE)
 _FAULT = 70  # EX_SOFTWARE of sysexits.h: not the code of a crossed gate
 
 app = typer.Typer(
@@ -129,6 +131,8 @@ def _outcome(error: BaseException) -> tuple[int, str]:
     elif isinstance(error, OSError):
         is_named = error.filename is not None and error.strerror is not None
         message = f"{str(error.filename)!r} cannot be read or written: {error.strerror}." if is_named else str(error)
+    elif _FILES in str(error):  # in the words of a library
+        message = f"{_FILES}: allow more (ulimit -n)."
     elif hasattr(error, "format_message"):  # wrong options: the parser's own messages
         message = error.format_message()
     else:
