@@ -71,10 +71,16 @@ def _difference(ours: list[float], theirs: list[float]) -> str:
     return "" if is_same else f"{one[:3]} and {two[:3]}"
 
 
-def judge_command(words: list[str], codes: tuple[int, ...], canary: Path, *, is_written: bool) -> dict[str, Any]:
-    """Run a command of evenhand on a damaged file."""
-    ended = in_a_copy(lambda: _commanded(words, codes, is_written=is_written), SECONDS)
-    return _verdict(ended, canary)
+def judge_command(
+    words: list[str], codes: tuple[int, ...], folder: Path, canary: Path, *, is_written: bool
+) -> dict[str, Any]:
+    """Run a command of evenhand on a damaged file, in the folder of the file."""
+
+    def run() -> dict[str, Any]:
+        os.chdir(folder)  # of the copy alone: the folder is soon deleted
+        return _commanded(words, codes, is_written=is_written)
+
+    return _verdict(in_a_copy(run, SECONDS), canary)
 
 
 def judge_table(kind: str, given: str, canary: Path) -> dict[str, Any]:

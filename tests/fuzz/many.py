@@ -94,6 +94,7 @@ def main() -> None:
     until = time.monotonic() + 60 * chosen.minutes
     prepare(out / "seeds")
     with copied_processes(), outcomes.open("a") as file:
+        check_seeds(kinds, out, canary)
         end = chosen.first + -(-chosen.inputs // len(kinds))
         for first in range(chosen.first, end, _TOGETHER):
             for kind in kinds:
@@ -129,11 +130,21 @@ def prepare(seeds: Path) -> None:
     gc.freeze()
 
 
-def tried(kind: str, seeds: list[int], out: Path, canary: Path) -> list[dict[str, Any]]:
+def check_seeds(kinds: list[str], out: Path, canary: Path) -> None:
+    """Stop where a file is refused that is not damaged: then damaged ones would be, too, for the same reason."""
+    for kind in kinds:
+        (found,) = tried(kind, [0], out, canary, is_damaged=False)
+        if found["verdict"] != ("refused" if kind.startswith("canary") else "accepted"):
+            sys.exit(f"{kind} without damage: {found['verdict']}, {found['why']}")
+
+
+def tried(kind: str, seeds: list[int], out: Path, canary: Path, *, is_damaged: bool = True) -> list[dict[str, Any]]:
     """What becomes of the damaged files of some seeds; kept where evenhand did not withstand them."""
     emptied(out / "tried")
     rngs = [np.random.default_rng([seed, KINDS.index(kind)]) for seed in seeds]
-    paths = [_written(kind, seed, rng, out, canary) for seed, rng in zip(seeds, rngs, strict=True)]
+    paths = [
+        _written(kind, seed, rng, out, canary, is_damaged=is_damaged) for seed, rng in zip(seeds, rngs, strict=True)
+    ]
     if kind in MODELS:
         found = judge_models(paths, canary)
     elif kind not in DOCUMENTS:
@@ -143,7 +154,7 @@ def tried(kind: str, seeds: list[int], out: Path, canary: Path) -> list[dict[str
             found.append(judge_table(kind, given, canary))
     else:
         found = [
-            judge_command(*command_on(path, out / "seeds", rng), canary, is_written=seed % _WRITTEN == 0)
+            judge_command(*command_on(path, out / "seeds", rng), path.parent, canary, is_written=seed % _WRITTEN == 0)
             for path, rng, seed in zip(paths, rngs, seeds, strict=True)
         ]
     for seed, path, outcome in zip(seeds, paths, found, strict=True):
@@ -154,11 +165,13 @@ def tried(kind: str, seeds: list[int], out: Path, canary: Path) -> list[dict[str
     return [{"kind": kind, "seed": seed, **outcome} for seed, outcome in zip(seeds, found, strict=True)]
 
 
-def _written(kind: str, seed: int, rng: np.random.Generator, out: Path, canary: Path) -> Path:
+def _written(kind: str, seed: int, rng: np.random.Generator, out: Path, canary: Path, *, is_damaged: bool) -> Path:
     """The damaged file of a seed."""
     valid = out / "seeds"
     others = [(valid / KINDS[int(k)]).read_bytes() for k in rng.integers(len(KINDS), size=2)]
-    if kind in LAKES:
+    if not is_damaged:
+        content = (valid / (kind + ".seed" if kind == "people.csv" else kind)).read_bytes()
+    elif kind in LAKES:
         content = damaged_lake((valid / kind).read_bytes(), rng, str(canary))
     elif kind in (*TABLES, *TEMPLATES):
         content = damaged_table(kind, valid / kind, rng, str(canary))
@@ -174,12 +187,11 @@ def _written(kind: str, seed: int, rng: np.random.Generator, out: Path, canary: 
 
 
 def command_on(path: Path, seeds: Path, rng: np.random.Generator) -> tuple[list[str], tuple[int, ...]]:
-    """A command that reads a damaged document, and the exit codes that it may end with."""
+    """A command that reads a damaged document, run in its folder, and the exit codes that it may end with."""
     folder = path.parent
     if path.suffix == ".toml":
         for name in ("network.safetensors", "linear.onnx", "canary.pkl", "people.csv"):
             shutil.copy(seeds / name, folder / name)
-        os.chdir(folder)
         return ["audit", "people.csv", "--config", path.name, "--out", str(folder / "out")], (0, 1, 2)
     if path.suffix == ".zip":
         with_inputs = ["--data", str(seeds / "people.csv"), "--model", str(seeds / "network.safetensors")]

@@ -23,7 +23,7 @@ CLUSTER = """
 import os, pickle, sys, time
 import distributed, numpy as np
 from pathlib import Path
-from evenhand.auditing.streaming.engines import dask, local
+from evenhand.auditing.streaming.engines import dask
 
 folder = Path(sys.argv[1])
 
@@ -31,7 +31,7 @@ class Bomb(Exception):
     def __reduce__(self):
         return os.system, (f"touch '{folder}/mark-'$PPID",)  # of the process that unpickles
 
-module, name = (dask, "_answer") if hasattr(dask, "_answer") else (local, "on_worker")  # in 0.2
+module, name = dask, "_answer" if hasattr(dask, "_answer") else "on_worker"  # in 0.2
 honest = getattr(module, name)
 
 def hostile(function, *given):

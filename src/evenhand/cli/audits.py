@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import operator
@@ -385,11 +386,12 @@ def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callabl
 
     try:
         written = _write_files(result, out, further or {})
-    except OSError as error:
+    except OSError as failed:
+        error = _beneath(failed)
+        why = os.strerror(error.errno) if error.errno else str(error).rstrip(".")
         raise OSError(
-            f"The audit's files could not be written to {str(out)!r}: {_why(error)}. None was written; free "
-            "some space, or choose a different folder with --out."
-        ) from error
+            f"The audit's files could not be written to {str(out)!r}: {why}. None was written; {_remedy(error)}."
+        ) from failed
     report = out / "report.html"
     Console().print(result)
     for reason, n in result.provenance.exclusions.items():
@@ -399,10 +401,18 @@ def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callabl
     return report
 
 
-def _why(error: BaseException) -> str:
-    """The operating system's message beneath ours."""
+def _beneath(error: OSError) -> OSError:
+    """The error of the operating system beneath ours."""
     below = error.__cause__ or error.__context__
-    return _why(below) if isinstance(below, OSError) else getattr(error, "strerror", None) or str(error).rstrip(".")
+    return _beneath(below) if isinstance(below, OSError) else error
+
+
+def _remedy(error: OSError) -> str:
+    from evenhand.system.files import FULL
+
+    if error.errno in (errno.EMFILE, errno.ENFILE):
+        return "allow more open files (ulimit -n)"
+    return f"{'free some space, or ' if error.errno in FULL else ''}choose a different folder with --out"
 
 
 def _write_files(result: AuditResult, out: Path, further: Mapping[str, Callable[[Path], None]]) -> list[Path]:

@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from evenhand.cli.options import ALIASES, AuditPlan, SearchPlan
+from evenhand.exceptions import InvalidInputError
 from evenhand.system.terminal import printable
 
 _ARGUMENTS = {"sensitive_features": "group", "y": "label"}
@@ -54,19 +55,39 @@ _KEPT = {
 }
 
 
+class InterruptionError(Exception):
+    """What to say after an interrupt; the parser of the command line would keep neither it nor its notes."""
+
+
 def said_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
     """Wrap a command so that Ctrl-C ends it with a sentence and an exit code."""
 
     @wraps(command)
     def run(*arguments: Any, **options: Any) -> None:
+        _check_memory()
         try:
             command(*arguments, **options)
         except KeyboardInterrupt as interrupt:
             said = [*getattr(interrupt, "__notes__", ()), *_kept(command.__name__, options)]
-            say(with_options(" ".join(["Interrupted.", *said])), err=True)
-            raise typer.Exit(INTERRUPTED) from interrupt
+            raise InterruptionError(with_options(" ".join(["Interrupted.", *said]))) from interrupt
 
     return run
+
+
+_LEAST_MEMORY = 1 << 30  # of addresses; with less, libraries end the process, or hang, while they are loaded
+
+
+def _check_memory() -> None:
+    try:
+        import resource
+    except ImportError:  # not on Windows
+        return
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit != resource.RLIM_INFINITY and limit < _LEAST_MEMORY:
+        raise InvalidInputError(
+            f"There is not enough memory: this process may use {limit >> 20:,} MB of addresses, less than its "
+            "libraries; raise the limit (ulimit -v) to 4,000 MB or more."
+        )
 
 
 def _kept(name: str, options: Mapping[str, Any]) -> Iterator[str]:

@@ -31,9 +31,12 @@ from evenhand.exceptions import ArchiveError, InvalidInputError, InvalidTypeErro
 _TEMPORARY = re.compile(r"\..*\.(?P<machine>[0-9a-f]{8})-(?P<process>[0-9]+)-[0-9a-f]{8}(\.[^.]*)?")
 _STALE_SECONDS = 24 * 3600  # time without a change after which no one on a different machine is still writing a file
 
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # no space, none for this user, none in this file
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Numbers of errors: no space, none for this user, none in this file."""
 
 _OWN_FILE, _OWN_FOLDER = 0o600, 0o700  # what is written holds values of people
+
+_MOVING_SECONDS, _POLL_SECONDS = 5.0, 0.01  # how long to wait for a process that moves its files to the same folder
 
 _SPARE = 1 << 28  # bytes that are left free for whatever else the system does
 
@@ -118,7 +121,7 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
         yield temporary
         temporary.replace(target)
     except OSError as error:
-        if error.errno in _FULL and error.filename is None:
+        if error.errno in FULL and error.filename is None:
             raise OSError(error.errno, error.strerror, str(target)) from error
         raise
     finally:
@@ -129,7 +132,8 @@ def write_atomically(path: str | os.PathLike[str]) -> Iterator[Path]:
 def written_together(folder: str | os.PathLike[str]) -> Iterator[Path]:
     """A temporary folder inside `folder`, whose files are moved there if the block succeeds: all of them, or none.
 
-    Only their owner can read them, and the folder if it is new.
+    Only their owner can read them, and the folder if it is new. What two processes write there at a time is moved one
+    after the other.
 
     Examples
     --------
@@ -144,40 +148,62 @@ def written_together(folder: str | os.PathLike[str]) -> Iterator[Path]:
     target.mkdir(_OWN_FOLDER, parents=True, exist_ok=True)
     _remove_stale_once(target.absolute())
     stage = temporary_path(target / "files")
-    stage.mkdir(_OWN_FOLDER)
+    spare = [os.open(os.devnull, os.O_RDONLY) for _ in range(2)]  # to remove the stage where nothing more can be opened
     try:
+        stage.mkdir(_OWN_FOLDER)
         yield stage
-        for file in sorted(stage.iterdir()):
+        for file in stage.iterdir():
             file.chmod(_OWN_FOLDER if file.is_dir() else _OWN_FILE)
-            file.replace(target / file.name)
+            if (target / file.name).is_dir() and not file.is_dir():
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target / file.name))
+        with only_one(target, seconds=_MOVING_SECONDS):
+            _move(stage, target)
     finally:
+        for descriptor in spare:
+            os.close(descriptor)
         shutil.rmtree(stage, ignore_errors=True)
 
 
+def _move(stage: Path, target: Path) -> None:
+    """Move all files, also where Ctrl-C comes in between."""
+    try:
+        for file in sorted(stage.iterdir()):
+            file.replace(target / file.name)
+    except KeyboardInterrupt:
+        _move(stage, target)
+        raise
+
+
 @contextmanager
-def only_one(folder: Path) -> Iterator[None]:
-    """Hold a folder that exists: a second audit of this machine that asks for it meanwhile is refused.
+def only_one(folder: Path, seconds: float = 0.0) -> Iterator[None]:
+    """Hold a folder that exists: a second audit of this machine that asks for it meanwhile waits, then is refused.
 
     Raises
     ------
     InvalidInputError
-        If another audit holds it. Systems without such locks hold nothing.
+        If another audit holds it for longer. Systems without such locks hold nothing.
     """
     try:
         import fcntl
     except ImportError:  # not on Windows
         yield
         return
-    held = os.open(folder, os.O_RDONLY)
+    held, until = os.open(folder, os.O_RDONLY), time.monotonic() + seconds
     try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InvalidInputError(
-                f"Another audit is writing to {str(folder)!r}: wait until it ends, or choose a different folder."
-            ) from None
-        except OSError:  # a file system without locks
-            pass
+        while True:
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= until:
+                    raise InvalidInputError(
+                        f"Another audit is writing to {str(folder)!r}: wait until it ends, or choose a different "
+                        "folder."
+                    ) from None
+                time.sleep(_POLL_SECONDS)
+                continue
+            except OSError:  # a file system without locks
+                pass
+            break
         yield
     finally:
         os.close(held)

@@ -146,7 +146,8 @@ def reading(where: str) -> Iterator[None]:
     except Exception as error:
         if isinstance(error, OSError) and error.filename is not None:
             raise
-        raise DataFileError(f"{where} cannot be read: {first_line(error)}.") from error
+        why = "there is not enough memory for it" if isinstance(error, MemoryError) else first_line(error)
+        raise DataFileError(f"{where} cannot be read: {why}.") from error
 
 
 class DataFile:
