@@ -134,6 +134,12 @@ class Page:
         own = [r for r in self.tables["table_differences"].records if r["method"].startswith("pred")]
         return f"{sum(r['verdict'] != 'differs' for r in own)} of its {len(own)}"
 
+    def grid(self, metric: str, cec_weight: float, equalized_odds_weight: float) -> str:
+        """Mean over folds at one square of the heatmaps."""
+        weights = (cec_weight, equalized_odds_weight)
+        rows = [r for r in self.rows if r.dataset == "german" and (r.cec_weight, r.equalized_odds_weight) == weights]
+        return f"{np.mean([row.metrics[metric] for row in rows]):.3f}"
+
     def pareto(self, method: str) -> str:
         """Folds on which a method is not dominated, of all."""
         own = [record for record in self.tables["table_pareto"].records if record["method"] == method]
