@@ -182,7 +182,8 @@ class Page:
     def epoch(self, what: str) -> dict[str, float]:
         """Times of a benchmark of training, by its name."""
         rows = json.loads((ROOT / "docs/results/benchmarks/training.json").read_text("utf-8"))["rows"]
-        return next(row for row in rows if row["what"].endswith(what) and ", 20 inputs, batch 64" in row["what"])
+        epochs = [row for row in rows if row["what"].startswith("epoch with EO + CEC, 20 inputs, batch 64")]
+        return next(row for row in epochs if row["what"].endswith(what))
 
     def exports(self) -> list[tuple[str, str, str]]:
         """Name, hash and content of the HMDA files."""

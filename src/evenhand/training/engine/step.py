@@ -3,9 +3,10 @@ r"""One training step of a stack: gradients of the objective, written out, and t
 Nothing here draws random numbers, waits for the device or branches on values, so on CUDA a step can be captured as a
 graph once and replayed.
 
-Automatic differentiation of the CEC term costs several times the arithmetic in dispatch at the sizes trained here, so
-its derivative is written by hand. `evenhand.attribution` and `evenhand.training.losses.cec_term` state the same formula
-plainly, and tests compare this module with them.
+`evenhand.attribution` and `evenhand.training.losses` state the same formulas plainly, and tests compare this module
+with their automatic differentiation. At the sizes trained here, that costs several times the arithmetic in dispatch: an
+epoch with the default objective takes 4.2 times as long (20 inputs, one core; benchmarks/bench_training.py). So the
+derivative is written by hand.
 
 For a path from b to x cut at knots t = 0..T, with pre-activations :math:`u_{l,t}` of layer l:
 
