@@ -22,7 +22,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from evenhand.research.reproduction.claims import NOISE, Difference, Results, table_claims, table_differences
 from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ResultStore
 from evenhand.research.reproduction.reproduce import DATASETS, write_outputs
-from evenhand.research.reproduction.tables import dataset_name, paper_value, table_pareto
+from evenhand.research.reproduction.tables import dataset_name, method_name, paper_value, table_pareto
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "reproduction"
@@ -144,6 +144,12 @@ class Page:
         """Folds on which a method is not dominated, of all."""
         own = [record for record in self.tables["table_pareto"].records if record["method"] == method]
         return f"{sum(r['non_dominated'] for r in own)} of {sum(r['n_folds'] for r in own)}"
+
+    def older(self, dataset: str) -> str:
+        """The methods whose rows do not name the device, as those of the first runs do not."""
+        rows = [row for row in self.rows if row.dataset == dataset and "device" not in row.versions]
+        names = (method_name(row.method) for row in rows if row.method != "unconstrained")
+        return ", ".join(dict.fromkeys(names))
 
     def choices(self) -> str:
         """How much each choice moves CEC, Regime B and AUC: ours with it, and the change."""
