@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from evenhand.training import Trainer, TrainingData, TrainingSettings
+from evenhand.training import Trainer, TrainingData, TrainingSettings, cec_loss
 
 
 def make_tables(n_tables: int, n_rows: int, n_columns: int, seed: int = 0) -> TrainingData:
@@ -48,11 +48,12 @@ def best_times(
     return best
 
 
-def plain_epoch(data: TrainingData, *, with_terms: bool, batch_size: int = 64, n_steps: int = 32) -> Callable[[], None]:
-    """A usual epoch: torch layers, autograd, torch's Adam.
+Term = Callable[[nn.Module, Tensor, Tensor], Tensor]
+"""What is added to the cross-entropy of a batch, from the model, the batch's rows and their probabilities."""
 
-    With terms it is Algorithm 2: double backward, 32 points on each path.
-    """
+
+def plain_epoch(data: TrainingData, term: Term | None = None, batch_size: int = 64) -> Callable[[], None]:
+    """A usual epoch: torch layers, autograd, torch's Adam."""
     model = nn.Sequential(
         nn.Linear(data.n_columns, 128),
         nn.ReLU(),
@@ -63,10 +64,27 @@ def plain_epoch(data: TrainingData, *, with_terms: bool, batch_size: int = 64, n
         nn.Linear(64, 1),
     )
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-4)
+    X, y = data.X[0], data.y[0]
+
+    def epoch() -> None:
+        for rows in torch.randperm(len(X)).split(batch_size):
+            logits = model(X[rows]).squeeze(1)
+            loss = functional.binary_cross_entropy_with_logits(logits, y[rows].float())
+            if term is not None:
+                loss = loss + term(model, rows, torch.sigmoid(logits))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+
+    return epoch
+
+
+def paper_terms(data: TrainingData, n_steps: int = 32) -> Term:
+    """Algorithm 2: double backward, 32 points on each path."""
     X, y, group, match = data.X[0], data.y[0], data.group[0], data.match[0, :, 0]
     alphas = ((torch.arange(n_steps) + 0.5) / n_steps).view(-1, 1, 1)
 
-    def attributions(x: Tensor, baseline: Tensor) -> Tensor:
+    def attributions(model: nn.Module, x: Tensor, baseline: Tensor) -> Tensor:
         points = (baseline + alphas * (x - baseline)).requires_grad_()
         model.eval()
         (gradient,) = torch.autograd.grad(model(points).sum(), points, create_graph=True)
@@ -74,27 +92,31 @@ def plain_epoch(data: TrainingData, *, with_terms: bool, batch_size: int = 64, n
         ig = (x - baseline) * gradient.mean(0)
         return ig / (ig.norm(dim=1, keepdim=True) + 1e-8)
 
-    def terms(rows: Tensor, score: Tensor) -> Tensor:
+    def terms(model: nn.Module, rows: Tensor, score: Tensor) -> Tensor:
         loss = torch.zeros(())
         for label in range(2):
             cells = [(y[rows] == label) & (group[rows] == g) for g in range(2)]
             if cells[0].any() and cells[1].any():
                 loss = loss + (score[cells[0]].mean() - score[cells[1]].mean()) ** 2
         baseline = data.baselines[0][y[rows], group[rows]]
-        gap = attributions(X[rows], baseline) - attributions(X[match[rows]], baseline)
+        gap = attributions(model, X[rows], baseline) - attributions(model, X[match[rows]], baseline)
         return loss + ((gap.norm(dim=1) / 2) ** 2).mean()
 
-    def epoch() -> None:
-        for rows in torch.randperm(len(X)).split(batch_size):
-            logits = model(X[rows]).squeeze(1)
-            loss = functional.binary_cross_entropy_with_logits(logits, y[rows].float())
-            if with_terms:
-                loss = loss + terms(rows, torch.sigmoid(logits))
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+    return terms
 
-    return epoch
+
+def default_term(data: TrainingData) -> Term:
+    """The pair term of the default objective by `cec_loss` and automatic differentiation."""
+    X, y, group, match = data.X[0], data.y[0], data.group[0], data.match[0, :, 0]
+
+    def term(model: nn.Module, rows: Tensor, score: Tensor) -> Tensor:
+        baseline = data.baselines[0][y[rows], group[rows]]
+        objective = DEFAULT["objective"]
+        return DEFAULT["cec_weight"] * cec_loss(
+            model, X[rows], X[match[rows]], baseline, n_steps=1, objective=objective
+        )
+
+    return term
 
 
 def epoch_of(data: TrainingData, **changes: Any) -> Callable[[], None]:
@@ -109,7 +131,34 @@ def epoch_of(data: TrainingData, **changes: Any) -> Callable[[], None]:
     return epoch
 
 
+def pair_products(n_columns: int, n_steps: int, batch_size: int = 64) -> Callable[[], None]:
+    """The matrix products of the pair term in an epoch, and nothing else: people, matches and four baselines.
+
+    Five of them are with the first layer's weights and six with the second's: forward, along the chain that carries the
+    slopes back, and the derivatives of both.
+    """
+    n_rows = 2 * batch_size + 4
+    x, on, g = (torch.randn(1, n_rows, width) for width in (n_columns, 128, 64))
+    first, second = torch.randn(1, n_columns, 128), torch.randn(1, 128, 64)
+    with_first = [(x, first)] * 2 + [(on, first.mT)] + [(x.mT, on)] * 2
+    with_second = [(on, second), (g, second.mT), (on.mT, g)] * 2
+    products = [(left, right, torch.bmm(left, right)) for left, right in (*with_first, *with_second)]
+
+    def epoch() -> None:
+        for _ in range(n_steps):
+            for left, right, out in products:
+                torch.bmm(left, right, out=out)
+
+    return epoch
+
+
 BCE_ONLY = {"cec_weight": 0.0, "equalized_odds_weight": 0.0}
+DEFAULT: dict[str, Any] = {
+    "objective": "reasoning_gap",
+    "cec_weight": 2.0,
+    "equalized_odds_weight": 0.0,
+    "least_explained": 0.1,
+}
 
 
 def objective_rows(n_columns: int, rounds: int) -> list[dict[str, Any]]:
@@ -119,18 +168,28 @@ def objective_rows(n_columns: int, rounds: int) -> list[dict[str, Any]]:
     times = best_times(
         {
             "bce": epoch_of(data, **BCE_ONLY),
-            "bce, plain": plain_epoch(data, with_terms=False),
+            "bce, plain": plain_epoch(data),
+            "odds": epoch_of(data, cec_weight=0.0),
+            "default": epoch_of(data, **DEFAULT),
+            "products": pair_products(n_columns, 3200 // 64),
             **{f"every {k}": epoch_of(data, cec_every=k) for k in (1, 2, 4)},
-            "plain": plain_epoch(data, with_terms=True),
+            "plain": plain_epoch(data, paper_terms(data)),
+            "differentiated": plain_epoch(data, default_term(data)),
         },
         rounds,
         time.process_time,
     )
     torch.set_num_threads(before)
     what = f"epoch with EO + CEC, {n_columns} inputs, batch 64, one CPU core"
+    default = what.replace("EO + CEC", "the default objective")
     target = "at most 2x the time"
     ours, bce = times["every 1"], times["bce"]
     return [
+        row(f"{default}: against BCE only", times["default"], bce, target),
+        row(f"{default}: against BCE only, if its pair term were only matrix products", bce + times["products"], bce),
+        row(f"{default}: against `cec_loss` and automatic differentiation", times["default"], times["differentiated"],
+            is_speedup=True),
+        row(f"{what.replace(' + CEC', '')}: against BCE only", times["odds"], bce),
         row(f"{what}: against BCE only", ours, bce, target),
         row(f"{what}: against BCE only as a plain torch loop", ours, times["bce, plain"], target),
         row(f"{what}; `cec_every=2`: against BCE only", times["every 2"], bce),

@@ -22,7 +22,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from evenhand.research.reproduction.claims import NOISE, Difference, Results, table_claims, table_differences
 from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ResultStore
 from evenhand.research.reproduction.reproduce import DATASETS, write_outputs
-from evenhand.research.reproduction.tables import dataset_name, paper_value, table_pareto
+from evenhand.research.reproduction.tables import dataset_name, method_name, paper_value, table_pareto
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "reproduction"
@@ -134,10 +134,22 @@ class Page:
         own = [r for r in self.tables["table_differences"].records if r["method"].startswith("pred")]
         return f"{sum(r['verdict'] != 'differs' for r in own)} of its {len(own)}"
 
+    def grid(self, metric: str, cec_weight: float, equalized_odds_weight: float) -> str:
+        """Mean over folds at one square of the heatmaps."""
+        weights = (cec_weight, equalized_odds_weight)
+        rows = [r for r in self.rows if r.dataset == "german" and (r.cec_weight, r.equalized_odds_weight) == weights]
+        return f"{np.mean([row.metrics[metric] for row in rows]):.3f}"
+
     def pareto(self, method: str) -> str:
         """Folds on which a method is not dominated, of all."""
         own = [record for record in self.tables["table_pareto"].records if record["method"] == method]
         return f"{sum(r['non_dominated'] for r in own)} of {sum(r['n_folds'] for r in own)}"
+
+    def older(self, dataset: str) -> str:
+        """The methods whose rows do not name the device, as those of the first runs do not."""
+        rows = [row for row in self.rows if row.dataset == dataset and "device" not in row.versions]
+        names = (method_name(row.method) for row in rows if row.method != "unconstrained")
+        return ", ".join(dict.fromkeys(names))
 
     def choices(self) -> str:
         """How much each choice moves CEC, Regime B and AUC: ours with it, and the change."""
@@ -176,7 +188,8 @@ class Page:
     def epoch(self, what: str) -> dict[str, float]:
         """Times of a benchmark of training, by its name."""
         rows = json.loads((ROOT / "docs/results/benchmarks/training.json").read_text("utf-8"))["rows"]
-        return next(row for row in rows if row["what"].endswith(what) and ", 20 inputs, batch 64" in row["what"])
+        epochs = [row for row in rows if row["what"].startswith("epoch with EO + CEC, 20 inputs, batch 64")]
+        return next(row for row in epochs if row["what"].endswith(what))
 
     def exports(self) -> list[tuple[str, str, str]]:
         """Name, hash and content of the HMDA files."""

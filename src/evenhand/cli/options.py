@@ -158,7 +158,10 @@ class TrainPlan(TablePlan):
     """All options of `evenhand train`, on the command line or in a TOML file."""
 
     paper: bool = option(
-        False, "Train as the paper does: weights of 1, 32 midpoints, integer codes. Other options override it.", "Goal"
+        False,
+        "Train with the paper's objective, weights and network; where it is silent, as the reproduction does: "
+        "midpoints and integer codes. Other options override it.",
+        "Goal",
     )
     objective: str = option(
         "reasoning_gap", "What is lowered: reasoning_gap, reasoning_excess, excess, or cec, the paper's.", "Goal"
@@ -183,8 +186,9 @@ class AuditPlan(MainColumns, ReadOptions, QueryOptions, StreamOptions, GivenOpti
 
     paper: bool = option(
         False,
-        "Only what the paper defines: decisions at 0.5, 32 midpoints, the lowest row of equally near people, no "
-        "evidence, and integer codes if a network is fitted. Other options override it.",
+        "Only what the paper defines: no evidence. Where it is silent, as the reproduction does: decisions at 0.5, "
+        "midpoints, the lowest row of equally near people, and integer codes if a network is fitted. Other options "
+        "override it.",
     )
     label: str = option("", "Column of the true outcome. With a model, it may be left out: then finances alone match.")
     outcomes: tuple[str, ...] = option(

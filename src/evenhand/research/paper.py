@@ -24,7 +24,7 @@ class Paper:
     training
         Arguments of `CECClassifier`: its objective (Algorithm 2), network, optimizer and encoding.
     audit
-        Options of `audit`: decisions at 0.5, 32 midpoints, no placebo pairs or other evidence.
+        Options of `audit`: decisions at 0.5, 32 steps, no placebo pairs or other evidence.
     encoding
         How categories become numbers, for `TableEncoder` and networks of your own.
 

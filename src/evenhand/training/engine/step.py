@@ -3,9 +3,10 @@ r"""One training step of a stack: gradients of the objective, written out, and t
 Nothing here draws random numbers, waits for the device or branches on values, so on CUDA a step can be captured as a
 graph once and replayed.
 
-Automatic differentiation of the CEC term costs several times the arithmetic in dispatch at the sizes trained here, so
-its derivative is written by hand. `evenhand.attribution` and `evenhand.training.losses.cec_term` state the same formula
-plainly, and tests compare this module with them.
+`evenhand.attribution` and `evenhand.training.losses` state the same formulas plainly, and tests compare this module
+with their automatic differentiation. At the sizes trained here, that costs several times the arithmetic in dispatch: an
+epoch with the default objective takes 4.2 times as long (20 inputs, one core; benchmarks/bench_training.py). So the
+derivative is written by hand.
 
 For a path from b to x cut at knots t = 0..T, with pre-activations :math:`u_{l,t}` of layer l:
 
@@ -317,6 +318,8 @@ class ConsistencyTerm:
         self._by_person = by_person
         self._uses_reasoning = settings.uses_reasoning
         self._n_placebos = n_matches // 2 if settings.uses_placebo else 0
+        # Each of the two inputs is half of the mean; the match's derivative is the opposite of the person's.
+        self._signed_halves = like.new_tensor([0.5, -0.5]).view(1, 1, 2, 1, 1, 1)
         self._of_gradients_by_person = self._of_gradients.view(n_members, 1 + n_matches, n_pairs, n_inputs)
         self._upstream = like.new_zeros(by_person)
         self._upstream_of_person, self._upstream_of_match = self._upstream[:, 0], self._upstream[:, 1:]
@@ -354,31 +357,37 @@ class ConsistencyTerm:
 
     def _compare_reasoning(self, gradients: Tensor, pairs: Pairs) -> Tensor:
         """Squared reasoning gaps; leaves their derivative in the path-averaged gradients in `_of_gradients`."""
-        shape = self._of_gradients_by_person.shape
-        offset, weights = pairs.offset.view(shape), gradients.view(shape)
-        like = (shape[0], shape[1] - 1, *shape[2:])
-        theirs = offset[:, 1:]
-        if self._n_placebos:
-            theirs = theirs[:, : self._n_placebos].repeat(1, 2, 1, 1)
-        inputs = torch.stack((offset[:, :1].expand(like), theirs)).unsqueeze(1)
-        vectors = inputs * torch.stack((weights[:, :1].expand(like), weights[:, 1:]))  # (2, 2, K, M, q, d)
+        by_person = self._of_gradients_by_person
+        inputs = self._both(pairs.offset.view(by_person.shape), self._n_placebos).unsqueeze(2)
+        vectors = inputs * self._both(gradients.view(by_person.shape)).unsqueeze(1)  # inputs of z, weights of both
         if self._join is not None:
             vectors = vectors @ self._join
         norm = torch.linalg.vector_norm(vectors, dim=-1, keepdim=True).clamp_min_(1e-15)
         longer = norm + _EPSILON
         units = vectors.div_(longer)
-        difference = units[:, :1] - units[:, 1:]
-        scores = difference.square().sum(-1).mean((0, 1))
-        upstream = difference * (pairs.weight.unsqueeze(-1) / 2)  # each of the two inputs is half of the mean
-        upstream = torch.cat((upstream, -upstream), dim=1)
+        difference = units[:, :, 0] - units[:, :, 1]
+        scores = difference.square().sum(-1).mean(1)
+        upstream = difference.unsqueeze(2) * (self._signed_halves * pairs.weight[:, None, None, :, :, None])
         along = (upstream * units).sum(-1, keepdim=True).div_(norm)
         upstream.div_(longer).addcmul_(units, along, value=-1)
         if self._join is not None:
             upstream = upstream @ self._join.mT
-        of_weights = (upstream * inputs).sum(0)  # (2, K, M, q, d)
-        torch.sum(of_weights[0], 1, out=self._of_gradients_by_person[:, 0])
-        self._of_gradients_by_person[:, 1:].copy_(of_weights[1])
+        of_both = upstream.mul_(inputs)
+        torch.sum(of_both[:, :, 0], (1, 2), out=by_person[:, 0])
+        torch.sum(of_both[:, :, 1], 1, out=by_person[:, 1:])
         return scores.mul_(0.25)
+
+    def _both(self, values: Tensor, n_placebos: int = 0) -> Tensor:
+        """Values of a person and of a partner, (K, 2, M, q, d), from those by person, (K, 1 + M, q, d).
+
+        With placebos, a placebo's are those of the match.
+        """
+        if values.shape[1] == 2:
+            return values.unsqueeze(2)
+        theirs = values[:, 1:]
+        if n_placebos:
+            theirs = theirs[:, :n_placebos].repeat(1, 2, 1, 1)
+        return torch.stack((values[:, :1].expand_as(theirs), theirs), dim=1)
 
     def _follow_paths(self, pairs: Pairs) -> Tensor:
         """Path-averaged gradients of the logit in the inputs, of shape (K, R, d)."""
