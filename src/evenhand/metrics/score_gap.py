@@ -36,7 +36,6 @@ from scipy.sparse import csr_array
 
 from evenhand.arrays import Bools, Floats, Ints, Keys, mixed_hash
 from evenhand.inputs.identity import MOST_COPIES
-from evenhand.metrics.adjustment import smallest_p_values
 from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided, student_quantile
 from evenhand.metrics.triples import N_BUCKETS
 from evenhand.system.threads import ONE_THREAD, Crew
@@ -503,29 +502,34 @@ def _tested(fit: _Fit, spread: _Spread, is_tested: Bools, n_shuffles: int, rng: 
     correlation = covariance[:-1, :-1] / np.outer(scale, scale)
     np.fill_diagonal(correlation, 1.0)
     n_mixed = _n_mixed(fit)
-    df, drawn = float(min(n_mixed) - 1), None
+    df, drawn, heavy = float(min(n_mixed) - 1), None, np.ones(n_inputs)
     if n_shuffles:
         drawn = _shuffled(spread, fit, n_shuffles, rng)[:, :-1]
         shuffled = np.abs(drawn) / scale
-        # Each input is measured by its own tail: one that few people have may be far out by chance.
-        tail = 1 - max(_LEVEL / max(len(tested), 1), _FEWEST_IN_TAIL / n_shuffles)
-        reach = np.maximum(np.quantile(shuffled, tail, axis=0), 1.0)
-        largest = np.sort((shuffled / reach)[:, tested].max(axis=1, initial=0.0))
         p_values = (1 + (shuffled >= sizes - _TIE).sum(axis=0)) / (1 + n_shuffles)
-        p_largest = (1 + n_shuffles - np.searchsorted(largest, sizes / reach - _TIE)) / (1 + n_shuffles)
-        place = min(math.ceil((1 - _LEVEL) * (n_shuffles + 1)), n_shuffles) - 1
-        ordered = np.sort(np.column_stack([shuffled, largest]), axis=0)
-        is_possible = (ordered >= ordered[-1] - _TIE).mean(axis=0) <= _LEVEL  # can shuffles this few reject anything?
-        critical = np.where(is_possible, ordered[place], math.inf)
-        critical, critical_largest = critical[:-1], critical[-1] * reach
+        critical = _exceeded(shuffled)
+        # Each input is measured by its own tail: one that few people have may be far out by chance.
+        tail = max(_LEVEL / max(len(tested), 1), _FEWEST_IN_TAIL / n_shuffles)
+        heavy = np.maximum(np.quantile(shuffled[:, :n_inputs], 1 - tail, axis=0), 1.0) / special.ndtri(1 - tail / 2)
     else:
+        eigenvalues, vectors = np.linalg.eigh(correlation)
+        root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+        shuffled = np.abs(rng.standard_normal((_MOST_SHUFFLES, len(sizes))) @ root.T)
         p_values = np.array([p_two_sided(size, 1.0, df) for size in sizes])
-        p_largest, level = smallest_p_values(p_values, correlation, tested, rng)
         critical = np.full(len(sizes), student_quantile(1 - _LEVEL, df))
-        critical_largest = np.full(len(sizes), student_quantile(1 - level, df))
-    critical[:n_inputs] = critical_largest[:n_inputs]
-    p_adjusted = np.full(n_inputs, np.nan)
-    p_adjusted[tested], p_adjusted[is_flat[:n_inputs]] = p_largest[tested], 1.0
+    p_adjusted = np.where(is_flat[:n_inputs], 1.0, np.nan)
+    if len(tested):
+        # Half of the level is shared equally, half by variance among shuffles: neither depends on who is in the group.
+        variance = errors[:n_inputs] ** 2
+        share = np.minimum((1 / len(tested) + variance / variance[tested].sum()) / 2, 1.0)
+        reach = special.ndtri(1 - _LEVEL * share / 2) * heavy
+        largest = (shuffled[:, tested] / reach[tested]).max(axis=1)
+        critical[:n_inputs] = _exceeded(largest[:, None]) * reach
+        n_farther = len(largest) - np.searchsorted(np.sort(largest), sizes[tested] / reach[tested] - _TIE)
+        p_adjusted[tested] = (1 + n_farther) / (1 + len(largest))
+        if drawn is None:  # beyond the resolution of the draws, Bonferroni's bound
+            single = p_values[tested]
+            p_adjusted[tested] = np.clip(single / share[tested], single, p_adjusted[tested])
     columns = []
     for k in range(len(values)):
         if is_flat[k]:
@@ -549,6 +553,13 @@ def _tested(fit: _Fit, spread: _Spread, is_tested: Bools, n_shuffles: int, rng: 
             k: _bars(float(values[k]), float(errors[k]), None if drawn is None else drawn[:, k] / unit) for k in shown
         },
     )
+
+
+def _exceeded(shuffled: Floats) -> Floats:
+    """What 5% of the shuffles reach, for each column; infinite if so few are possible that none is that rare."""
+    ordered = np.sort(shuffled, axis=0)
+    place = min(math.ceil((1 - _LEVEL) * (len(ordered) + 1)), len(ordered)) - 1
+    return np.where((ordered >= ordered[-1] - _TIE).mean(axis=0) <= _LEVEL, ordered[place], math.inf)
 
 
 def _interval(value: float, unit: float, covariance: Floats, critical: float) -> tuple[float, float]:
