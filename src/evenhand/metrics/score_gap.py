@@ -36,6 +36,7 @@ from scipy.sparse import csr_array
 
 from evenhand.arrays import Bools, Floats, Ints, Keys, mixed_hash
 from evenhand.inputs.identity import MOST_COPIES
+from evenhand.metrics.adjustment import correlated_draws
 from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided, student_quantile
 from evenhand.metrics.triples import N_BUCKETS
 from evenhand.system.threads import ONE_THREAD, Crew
@@ -512,9 +513,7 @@ def _tested(fit: _Fit, spread: _Spread, is_tested: Bools, n_shuffles: int, rng: 
         tail = max(_LEVEL / max(len(tested), 1), _FEWEST_IN_TAIL / n_shuffles)
         heavy = np.maximum(np.quantile(shuffled[:, :n_inputs], 1 - tail, axis=0), 1.0) / special.ndtri(1 - tail / 2)
     else:
-        eigenvalues, vectors = np.linalg.eigh(correlation)
-        root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
-        shuffled = np.abs(rng.standard_normal((_MOST_SHUFFLES, len(sizes))) @ root.T)
+        shuffled = correlated_draws(correlation, rng)
         p_values = np.array([p_two_sided(size, 1.0, df) for size in sizes])
         critical = np.full(len(sizes), student_quantile(1 - _LEVEL, df))
     p_adjusted = np.where(is_flat[:n_inputs], 1.0, np.nan)
