@@ -259,6 +259,25 @@ def test_a_stand_in_is_found_in_a_group_of_fifty(right, least):
     assert np.mean(np.array(found) <= 0.05 / 4) >= least
 
 
+def test_an_input_that_moves_scores_more_has_more_of_the_level():
+    rng = np.random.default_rng(13)
+    leaf, group = rng.integers(0, 20, 600), (rng.random(600) < 0.1).astype(np.int64)
+    values = rng.normal(size=(600, 10))
+
+    def found(scale):
+        parts = values * scale
+        some = few(np.column_stack([parts, parts.sum(axis=1)]), leaf, group)
+        return group_gaps(lambda: [some], NO_CONTROLS, [(1, 0)], 2, np.ones(10, dtype=bool))[0]
+
+    heavy, equal = found(np.r_[5.0, np.ones(9)]), found(np.ones(10))
+    # A gap of so many standard errors is what the interval allows for; no input has less than half of an equal share.
+    reach = [
+        [(column.high - column.low) / column.standard_error / 2 for column in gap.columns] for gap in (heavy, equal)
+    ]
+    assert reach[0][0] < reach[1][0] - 0.3
+    assert all(one < other + 0.5 for one, other in zip(reach[0][1:10], reach[1][1:10], strict=True))
+
+
 def test_weights_of_a_person_stay_while_labels_move():
     rng = np.random.default_rng(11)
     rejected = []

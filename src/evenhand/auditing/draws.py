@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from evenhand.arrays import Floats, Ints
 from evenhand.auditing.batch import BatchFindings, audit_batch
 from evenhand.auditing.batches import AuditSums, BatchOutput, Merged, OneBatch
-from evenhand.auditing.evidence import Evidence, FeatureGap, Influences, gather_evidence
+from evenhand.auditing.evidence import Evidence, FeatureGap, Influences, adjusted_for_pairs, gather_evidence
 from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sections import SECTIONS
@@ -26,7 +26,7 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.group_probabilities import FEWEST_EXPECTED
 from evenhand.inputs.people import People
 from evenhand.inputs.validation import Groups
-from evenhand.metrics.adjustment import holm, smallest_p_values
+from evenhand.metrics.adjustment import correlation_of, holm, smallest_p_values
 from evenhand.metrics.cec import REGIMES
 from evenhand.metrics.disparity import GroupApproval, approval_disparity, outcome_gaps
 from evenhand.metrics.disparity.intervals import SOFT_NOTE
@@ -353,7 +353,7 @@ def _pooled_evidence(
         sides = (gap.group, gap.reference)
         inputs = [DrawKey("input", *sides, row.feature) for row in gap.features]
         p_values = np.array([estimates[key].p_value for key in inputs])
-        correlation = _correlation([influences[key] for key in inputs])
+        correlation = correlation_of([influences[key] for key in inputs])
         rng = np.random.default_rng(random_state)
         is_tested = np.isfinite(p_values) & np.isfinite([row.p_adjusted for row in gap.features])  # not of finances
         adjusted, level = smallest_p_values(p_values, correlation, np.flatnonzero(is_tested), rng)
@@ -364,14 +364,14 @@ def _pooled_evidence(
         smallest = float(np.nanmin(adjusted, initial=1.0)) if inputs else math.nan
         sizes = {name: parts[name].detectable for name in gap.detectable}
         gaps.append(replace(gap, **parts, features=features, smallest_p=smallest, shuffles=(), detectable=sizes))
-    adjusted = holm([gap.total.p_value for gap in gaps])
     excesses: dict[str, Any] = {place: estimates[DrawKey(name)] for name, place in _EXCESSES.items()}
+    by_key = {key.influences: of for key, of in influences.items()}
     return replace(
         first,
         **excesses,
         **_means(draws, "compared_mean", "placebo_mean", "common_support"),
-        score_gaps=tuple(replace(gap, p_adjusted=float(p)) for gap, p in zip(gaps, adjusted, strict=True)),
-        influences=Influences.of({key.influences: of for key, of in influences.items() if of is not None}),
+        score_gaps=adjusted_for_pairs(gaps, by_key, random_state),
+        influences=Influences.of({key: of for key, of in by_key.items() if of is not None}),
     )
 
 
@@ -391,17 +391,6 @@ def _with_note(key: DrawKey, draws: Sequence[DrawnEstimate], pooled: Pooled) -> 
     elif not note and (key.metric in _EXCESSES or pooled.standard_error == 0):
         note = draws[0].estimate.note
     return Estimate(**{field.name: getattr(pooled, field.name) for field in fields(Estimate)} | {"note": note})
-
-
-def _correlation(influences: Sequence[Floats | None]) -> Floats:
-    """Correlation of pooled estimates; those without influences count as uncorrelated."""
-    n = next((len(values) for values in influences if values is not None), 1)
-    columns = np.column_stack([np.zeros(n) if values is None else values for values in influences])
-    sizes = np.linalg.norm(columns, axis=0)
-    scaled = columns / np.where(sizes > 0, sizes, 1.0)
-    correlation: Floats = scaled.T @ scaled
-    np.fill_diagonal(correlation, 1.0)
-    return correlation
 
 
 def _pooled_outcome(outcome: Outcomes, pooled: Mapping[DrawKey, Pooled], expected: Mapping[str, float]) -> Outcomes:

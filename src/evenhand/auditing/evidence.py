@@ -31,7 +31,7 @@ from evenhand.inputs.validation import Groups
 from evenhand.matching.neighbors import TIE_TOLERANCE
 from evenhand.matching.placebos import N_NEAR
 from evenhand.metrics import score_gap as gaps
-from evenhand.metrics.adjustment import NullScores, holm
+from evenhand.metrics.adjustment import NullScores, correlation_of, holm, stepwise_p_values
 from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided
 from evenhand.metrics.excess import estimate_excesses, excess_influence
 from evenhand.metrics.triples import (
@@ -278,7 +278,7 @@ class ScoreGap:
     smallest_p
         The smallest adjusted p-value of an input.
     p_adjusted
-        The p-value of `total`, adjusted for the number of pairs of groups (Holm).
+        The p-value of `total`, adjusted for the number of pairs of groups and what they have in common.
     n_people, n_alone
         People in leaves with both groups, and in leaves with one of the two, who say nothing about a gap.
     shuffles
@@ -395,8 +395,18 @@ def estimate_score_gaps(
             found.append(_between(reference, gap, features, group, other))
             if len(gap.influence):
                 influences |= dict(zip(_keys(features, group, other), gap.influence.T, strict=True))
-    adjusted = holm([gap.total.p_value for gap in found])
-    return tuple(replace(gap, p_adjusted=float(p)) for gap, p in zip(found, adjusted, strict=True)), influences
+    return adjusted_for_pairs(found, influences, reference.settings.random_state), influences
+
+
+def adjusted_for_pairs(
+    found: Sequence[ScoreGap], influences: Mapping[str, Floats | None], random_state: int
+) -> tuple[ScoreGap, ...]:
+    """The gaps with p-values adjusted for the number of pairs of groups, which have people in common."""
+    p_values = np.array([gap.total.p_value for gap in found])
+    unit = "decision" if found[0].unit == DECISION_UNIT else ""
+    correlation = correlation_of([influences.get(gap_key(gap.group, gap.reference, unit)) for gap in found])
+    adjusted = stepwise_p_values(p_values, correlation, np.random.default_rng(random_state))
+    return tuple(replace(gap, p_adjusted=float(p)) for gap, p in zip(found, adjusted, strict=True))
 
 
 def _with_groups(parts: gaps.Parts, codes: Ints, n_turned: int) -> Iterable[gaps.LeafPeople]:

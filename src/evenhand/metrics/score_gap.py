@@ -34,12 +34,12 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.sparse import csr_array
 
-from evenhand.arrays import Bools, Floats, Ints, Keys, mixed_hash
+from evenhand.arrays import Bools, Floats, Ints, Keys, Sums, mixed_hash
 from evenhand.inputs.identity import MOST_COPIES
-from evenhand.metrics.adjustment import smallest_p_values
+from evenhand.metrics.adjustment import correlated_draws
 from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided, student_quantile
 from evenhand.metrics.triples import N_BUCKETS
-from evenhand.system.threads import ONE_THREAD, Crew
+from evenhand.system.threads import ONE_THREAD, Crew, sum_in_order
 
 _COMPONENTS = 4
 _PEOPLE_PER_CONTROL = 8
@@ -121,10 +121,6 @@ class FinanceControls:
         centered = finances - finances.mean(axis=0, dtype=np.float64)
         return cls(np.linalg.eigh(centered.T @ centered)[1][:, ::-1][:, :_COMPONENTS].copy())
 
-    def __len__(self) -> int:
-        n, n_components = (int(size) for size in self.components.shape)
-        return 2 * (2 * n + math.comb(n_components, 2))
-
     def values(self, people: LeafPeople) -> Floats:
         """The functions, of shape (n, n_controls); those that matter most come first."""
         finances = people.finances.astype(np.float64)
@@ -181,40 +177,35 @@ class _Census:
 
 
 @dataclass(frozen=True, eq=False)
-class _Sums:
+class _Sums(Sums):
     """Weighted sums of controls and values, from which every regression follows.
 
     Attributes
     ----------
-    weight, sums
-        Of each cell, of shapes (n_cells,) and (n_cells, p).
+    cells
+        Of each cell: sums of controls and values, and of the weights, of shape (n_cells, p + 1).
     products
-        Second moments of each group, of shape (n_groups, p, p).
+        Of controls with controls and values in each group, of shape (n_groups, n_controls, p).
     """
 
-    weight: Floats
-    sums: Floats
+    cells: Floats
     products: Floats
 
     @classmethod
     def of_part(cls, part: LeafPeople, census: _Census, controls: FinanceControls) -> _Sums:
         weight, _ = census.row_weights(part)
-        values = np.hstack([controls.values(part), part.values.astype(np.float64)])
-        weighted = weight[:, None] * values
+        held = controls.values(part)
+        values = np.column_stack([held, part.values, np.ones(len(part))])
         cell = np.searchsorted(census.cell, part.cells(census.n_groups))
         cell[weight == 0] = 0  # those whom no one counts may be alone in a cell
-        sums = _sums_by(cell, weighted, len(census.cell))
-        products = [weighted[rows].T @ values[rows] for rows in (part.group == g for g in range(census.n_groups))]
-        total: Floats = np.bincount(cell, weight, minlength=len(census.cell)).astype(np.float64)
-        return cls(total, sums, np.stack(products))
-
-    def __add__(self, other: _Sums) -> _Sums:
-        return _Sums(self.weight + other.weight, self.sums + other.sums, self.products + other.products)
+        held *= weight[:, None]
+        products = [held[own].T @ values[own, :-1] for own in (part.group == g for g in range(census.n_groups))]
+        return cls(_sums_by(cell, values, len(census.cell), weight), np.stack(products))
 
 
-def _sums_by(code: NDArray[np.signedinteger], values: Floats, n_codes: int) -> Floats:
-    """Sums of the rows of each code, of shape (n_codes, n_columns)."""
-    entries = (np.ones(len(code)), code.astype(np.int64), np.arange(len(code) + 1))
+def _sums_by(code: NDArray[np.signedinteger], values: Floats, n_codes: int, weight: Floats | None = None) -> Floats:
+    """Weighted sums of the rows of each code, of shape (n_codes, n_columns)."""
+    entries = (np.ones(len(code)) if weight is None else weight, code.astype(np.int64), np.arange(len(code) + 1))
     sums: Floats = np.asarray(csr_array(entries, shape=(len(code), n_codes)).T @ values)
     return sums
 
@@ -227,75 +218,85 @@ class _Fit:
 
     Attributes
     ----------
-    leaf, mean
-        The leaves of these people, and in each the weighted mean of controls, values and group.
-    slope
-        What turns controls, values and group into residuals, of shape (p + 1, n_columns + 1).
+    leaf
+        The leaves of these people.
+    slope, offset
+        What a residual is short of the column: the controls times a slope of shape (n_controls, n_columns + 1), and a
+        number for each leaf, of shape (n_leaves, n_columns + 1).
     statistic
         T of each column; of the last one, that of a gap of 1.
-    n_own, n_other
-        People of each group in each leaf.
+    n_own, n
+        People of the group, and of both groups, in each leaf.
     """
 
     group: int
     reference_group: int
     leaf: Ints
-    mean: Floats
     slope: Floats
+    offset: Floats
     statistic: Floats
     n_own: Floats
-    n_other: Floats
+    n: Floats
 
     @classmethod
-    def of(cls, census: _Census, sums: _Sums, n_controls: int, group: int, reference_group: int) -> _Fit:
+    def of(cls, census: _Census, sums: _Sums, group: int, reference_group: int) -> _Fit:
         sides = census.cell % census.n_groups
-        rows = np.flatnonzero((sides == group) | (sides == reference_group))
+        rows = np.flatnonzero(np.isin(sides, (group, reference_group)))
         leaf, place = np.unique(census.cell[rows] // census.n_groups, return_inverse=True)
-        is_own = sides[rows] == group
-
-        def by_leaf(values: NDArray[np.number], chosen: Bools) -> Floats:
-            total = np.zeros((len(leaf), *values.shape[1:]))
-            np.add.at(total, place[chosen], values[rows[chosen]])
-            return total
-
-        everyone = np.ones(len(rows), dtype=np.bool_)
-        weight, own_weight = by_leaf(sums.weight, everyone), by_leaf(sums.weight, is_own)
-        own_sums = by_leaf(sums.sums, is_own)
-        total = np.column_stack([by_leaf(sums.sums, everyone), own_weight])
-        p = sums.sums.shape[1]
-        moments = np.zeros((p + 1, p + 1))
-        moments[:p, :p] = sums.products[group] + sums.products[reference_group]
-        moments[p, :p] = moments[:p, p] = own_sums.sum(axis=0)
-        moments[p, p] = own_weight.sum()
+        cells, is_own = np.column_stack([census.n_units, sums.cells])[rows], sides[rows] == group
+        total, own = (_sums_by(place[some], cells[some], len(leaf)) for some in (slice(None), is_own))
+        n, weight, n_own, of_own = total[:, 0], total[:, -1].copy(), own[:, 0], own[:, 1:].sum(axis=0)
+        total = np.column_stack([total[:, 1:-1], own[:, -1]])  # the group itself is the last column
         mean = total / np.maximum(weight, np.finfo(np.float64).tiny)[:, None]
-        moments -= total.T @ mean  # now of what differs within leaves
-        n_own, n_other = by_leaf(census.n_units, is_own), by_leaf(census.n_units, ~is_own)
-        n_free = int(n_own.sum() + n_other.sum()) - len(leaf)
-        used = np.arange(min(n_controls, max(n_free // _PEOPLE_PER_CONTROL, 0)))
-        scale = np.sqrt(np.maximum(np.diag(moments)[used], 0.0))
+        # Products of what differs within leaves.
+        n_controls = sums.products.shape[1]
+        products = np.column_stack([sums.products[group] + sums.products[reference_group], of_own[:n_controls]])
+        products -= total[:, :n_controls].T @ mean
+        of_own = of_own - own[:, -1] @ mean
+        used = np.arange(min(n_controls, max(int(n.sum() - len(leaf)) // _PEOPLE_PER_CONTROL, 0)))
+        scale = np.sqrt(np.maximum(np.diag(products)[used], 0.0))
         used, scale = used[scale > _ROUNDING], scale[scale > _ROUNDING]
-        design = moments[np.ix_(used, used)] / np.outer(scale, scale)
+        design = products[np.ix_(used, used)] / np.outer(scale, scale)
         inverse = np.linalg.pinv(design, rcond=_SMALLEST_PIVOT, hermitian=True) / np.outer(scale, scale)
-        slope = np.eye(p + 1)[:, n_controls:]
-        slope[used] = -inverse @ moments[used, n_controls:]
-        return cls(group, reference_group, leaf, mean, slope, moments[p] @ slope, n_own, n_other)
+        slope = np.zeros((n_controls, mean.shape[1] - n_controls))
+        slope[used] = inverse @ products[used, n_controls:]
+        offset = mean[:, n_controls:] - mean[:, :n_controls] @ slope
+        statistic = of_own[n_controls:] - of_own[:n_controls] @ slope
+        return cls(group, reference_group, leaf, slope, offset, statistic, n_own, n)
 
     @property
     def share(self) -> Floats:
         """The factor of each leaf in the variance of T."""
-        n = self.n_own + self.n_other
-        return self.n_own * self.n_other / np.maximum(n * (n - 1.0), 1.0)
+        return self.n_own * (self.n - self.n_own) / np.maximum(self.n * (self.n - 1.0), 1.0)
+
+    @property
+    def n_mixed(self) -> tuple[int, int]:
+        """People of each group in leaves with both."""
+        mixed = self.share > 0
+        return int(self.n_own[mixed].sum()), int((self.n - self.n_own)[mixed].sum())
+
+    @property
+    def is_shuffled(self) -> bool:
+        """Whether names are reshuffled; otherwise the distribution is normal."""
+        return min(self.n_mixed) < _LARGE
+
+    def has(self, group: NDArray[np.signedinteger]) -> Bools:
+        """Whether each person is in one of the two groups."""
+        either: Bools = np.isin(group, (self.group, self.reference_group))
+        return either
 
     def residuals(self, people: LeafPeople, controls: FinanceControls, weight: Floats) -> tuple[Floats, Ints]:
         """Weighted residuals of people of the two groups, of shape (n, n_columns + 1), and the place of their leaf."""
-        own = (people.group == self.group)[:, None]
-        values = np.hstack([controls.values(people), people.values, own])
         place = np.searchsorted(self.leaf, people.leaf)
-        return weight[:, None] * (values @ self.slope - (self.mean @ self.slope)[place]), place
+        residual = np.column_stack([people.values.astype(np.float64), people.group == self.group])
+        residual -= controls.values(people) @ self.slope
+        residual -= self.offset[place]
+        residual *= weight[:, None]
+        return residual, place
 
 
 @dataclass(frozen=True, eq=False)
-class _Spread:
+class _Spread(Sums):
     """How T varies when names are reshuffled; those of parts of the people add up.
 
     Attributes
@@ -306,7 +307,7 @@ class _Spread:
         Residuals by leaf; influences on each column by bucket, of shape (N_BUCKETS, n_columns).
     repeated
         Residuals of the people with several rows.
-    kept, kept_leaf, kept_key
+    kept
         Residuals, leaf and hash of everyone who can be reshuffled; empty unless names are.
     """
 
@@ -314,51 +315,37 @@ class _Spread:
     leaf_sums: Floats
     influence: Floats
     repeated: Floats
-    kept: Floats
-    kept_leaf: Ints
-    kept_key: Keys
+    kept: list[tuple[Floats, Ints, Keys]]
 
     @classmethod
-    def of_part(
-        cls, part: LeafPeople, census: _Census, controls: FinanceControls, fit: _Fit, *, is_shuffled: bool
-    ) -> _Spread:
+    def of_part(cls, part: LeafPeople, census: _Census, controls: FinanceControls, fit: _Fit) -> _Spread:
         weight, place = census.row_weights(part)
-        chosen = ((part.group == fit.group) | (part.group == fit.reference_group)) & (weight > 0)
+        chosen = fit.has(part.group) & (weight > 0)
         part, weight, place = part.rows(chosen), weight[chosen], place[chosen]
         residual, leaf = fit.residuals(part, controls, weight)
         gap, adjusted = fit.statistic[:-1] / fit.statistic[-1], residual[:, -1:]
         influence = adjusted / (weight[:, None] * fit.statistic[-1]) * (residual[:, :-1] - gap * adjusted)
         is_single = place < 0
         return replace(
-            cls._of_units(residual[is_single], leaf[is_single], part.units[is_single], fit, is_shuffled),
+            cls.of_people(residual[is_single], leaf[is_single], part.units[is_single], fit),
             influence=_sums_by(part.bucket, influence, N_BUCKETS),
             repeated=_sums_by(place[~is_single], residual[~is_single], len(census.key)),
         )
 
     @classmethod
-    def _of_units(cls, residual: Floats, leaf: Ints, key: Keys, fit: _Fit, is_shuffled: bool) -> _Spread:
+    def of_people(cls, residual: Floats, leaf: Ints, key: Keys, fit: _Fit) -> _Spread:
         share = fit.share[leaf]
-        kept = (share > 0) & is_shuffled
-        covariance = (share[:, None] * residual).T @ residual
+        kept = (share > 0) & fit.is_shuffled
         sums = _sums_by(leaf, residual, len(fit.leaf))
-        return cls(covariance, sums, np.zeros(1), np.zeros(1), residual[kept], leaf[kept], key[kept])
+        covariance = (share[:, None] * residual).T @ residual
+        return cls(covariance, sums, np.zeros(1), np.zeros(1), [(residual[kept], leaf[kept], key[kept])])
 
-    def __add__(self, other: _Spread) -> _Spread:
-        pairs = {f.name: (getattr(self, f.name), getattr(other, f.name)) for f in fields(self)}
-        return _Spread(
-            **{n: np.concatenate(two) if n.startswith("kept") else two[0] + two[1] for n, two in pairs.items()}
-        )
-
-    def finished(self, census: _Census, fit: _Fit, *, is_shuffled: bool) -> _Spread:
-        """With people of several rows, and residuals centered in each leaf."""
+    def with_repeated(self, census: _Census, fit: _Fit) -> _Spread:
+        """With the people of several rows, each in one leaf."""
         leaf, group = np.divmod(census.home, census.n_groups)
-        chosen = np.flatnonzero((group == fit.group) | (group == fit.reference_group))
+        chosen = fit.has(group)
         home = np.searchsorted(fit.leaf, leaf[chosen])
-        whole = self + self._of_units(self.repeated[chosen], home, census.key[chosen], fit, is_shuffled)
-        n = fit.n_own + fit.n_other
-        mean = whole.leaf_sums / np.maximum(n, 1)[:, None]
-        covariance = whole.covariance - ((fit.share * n)[:, None] * mean).T @ mean
-        return replace(whole, covariance=covariance, kept=whole.kept - mean[whole.kept_leaf])
+        return self + self.of_people(self.repeated[chosen], home, census.key[chosen], fit)
 
 
 @dataclass(frozen=True, eq=False)
@@ -394,8 +381,6 @@ class GroupGap:
         p-values of the inputs, adjusted for their number and their correlation; NaN if an input is not tested.
     detectable
         For each column, the smallest gap that its test finds in 80% of cases.
-    correlation
-        Correlation of the columns' estimates.
     n_people, n_alone
         People of both groups in leaves with both, and in leaves with one of them only.
     influence
@@ -407,7 +392,6 @@ class GroupGap:
     columns: tuple[Estimate, ...]
     p_adjusted: Floats
     detectable: Floats
-    correlation: Floats
     n_people: int
     n_alone: int
     influence: Floats
@@ -450,105 +434,100 @@ def group_gaps(
     Gaps in the order of the sides. All columns have the same regressors, so if columns add up to another column, so do
     their estimates.
     """
-    n_inputs = len(is_tested)
     census = _Census.of(parts(), n_groups, crew, is_given=is_given)
-    sums: _Sums | None = None
-    for added in crew.in_order(lambda part: _Sums.of_part(part, census, controls), parts()):
-        sums = added if sums is None else sums + added
+    sums = sum_in_order(lambda part: _Sums.of_part(part, census, controls), parts(), crew)
     if sums is None or not len(census.cell):
-        return [_nothing(n_inputs + 3, n_inputs)] * len(sides)
-    fits = [_Fit.of(census, sums, len(controls), *pair) for pair in sides]
-    asked = [(fit, min(_n_mixed(fit)) < _LARGE) for fit in fits if min(_n_mixed(fit))]
-
-    def spreads_of(part: LeafPeople) -> list[_Spread]:
-        return [_Spread.of_part(part, census, controls, fit, is_shuffled=shuffled) for fit, shuffled in asked]
-
+        return [_nothing(len(is_tested))] * len(sides)
+    fits = [_Fit.of(census, sums, *pair) for pair in sides]
+    asked = [fit for fit in fits if min(fit.n_mixed)]
     spreads: list[_Spread] = []
-    for more in crew.in_order(spreads_of, parts()):
+    for more in crew.in_order(lambda part: [_Spread.of_part(part, census, controls, fit) for fit in asked], parts()):
         spreads = [a + b for a, b in zip(spreads, more, strict=True)] if spreads else more
-    n_shuffles = min(_SHUFFLES * len(sides), _MOST_SHUFFLES)
-    tested = {}
-    for (fit, is_shuffled), spread in zip(asked, spreads, strict=True):
-        whole = spread.finished(census, fit, is_shuffled=is_shuffled)
-        rng = np.random.default_rng(random_state)
-        tested[fit.group, fit.reference_group] = _tested(fit, whole, is_tested, n_shuffles if is_shuffled else 0, rng)
-    nothing = _nothing(sums.sums.shape[1] - len(controls), n_inputs)
-    n_alone = [int((fit.n_own + fit.n_other)[fit.share == 0].sum()) for fit in fits]
-    return [replace(tested.get(pair, nothing), n_alone=n) for pair, n in zip(sides, n_alone, strict=True)]
+    whole, n_shuffles = dict(zip(asked, spreads, strict=True)), min(_SHUFFLES * len(sides), _MOST_SHUFFLES)
+    found = [
+        _tested(fit, whole[fit].with_repeated(census, fit), is_tested, n_shuffles, np.random.default_rng(random_state))
+        if fit in whole
+        else _nothing(len(is_tested))
+        for fit in fits
+    ]
+    return [replace(gap, n_alone=int(fit.n[fit.share == 0].sum())) for gap, fit in zip(found, fits, strict=True)]
 
 
-def _n_mixed(fit: _Fit) -> tuple[int, int]:
-    """People of each group in leaves with both."""
-    mixed = fit.share > 0
-    return int(fit.n_own[mixed].sum()), int(fit.n_other[mixed].sum())
-
-
-def _nothing(n_columns: int, n_inputs: int) -> GroupGap:
+def _nothing(n_inputs: int) -> GroupGap:
     column = not_estimable("no leaf of people with alike finances has people of both groups", 0)
-    none, empty = np.full(n_columns, math.nan), np.zeros((0, n_columns))
-    return GroupGap((column,) * n_columns, none[:n_inputs], none, np.eye(n_columns), 0, 0, empty, {})
+    none = np.full(n_inputs + 3, math.nan)
+    return GroupGap((column,) * len(none), none[:n_inputs], none, 0, 0, np.zeros((0, len(none))), {})
 
 
 def _tested(fit: _Fit, spread: _Spread, is_tested: Bools, n_shuffles: int, rng: np.random.Generator) -> GroupGap:
-    """The gaps with their tests: by so many shuffles, or by the normal distribution if there are none."""
-    mean = spread.leaf_sums / np.maximum(fit.n_own + fit.n_other, 1)[:, None]
+    """The gaps with their tests: by so many shuffles, or by the normal distribution if the groups are large."""
+    mean = spread.leaf_sums / np.maximum(fit.n, 1)[:, None]
     statistic = fit.statistic - fit.n_own @ mean
-    covariance, unit = spread.covariance, float(statistic[-1])
-    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    covariance = spread.covariance - ((fit.share * fit.n)[:, None] * mean).T @ mean
+    unit, deviation = float(statistic[-1]), np.sqrt(np.maximum(np.diag(covariance), 0.0))
     values, errors = statistic[:-1] / unit, deviation[:-1] / abs(unit)
     is_flat = (errors <= _ROUNDING) & (np.abs(values) <= _ROUNDING)
     scale = np.where(is_flat, np.inf, np.maximum(deviation[:-1], _ROUNDING * abs(unit)))
     n_inputs, sizes = len(is_tested), np.abs(statistic[:-1]) / scale
     tested = np.flatnonzero(is_tested & ~is_flat[:n_inputs])
-    correlation = covariance[:-1, :-1] / np.outer(scale, scale)
-    np.fill_diagonal(correlation, 1.0)
-    n_mixed = _n_mixed(fit)
-    df, drawn = float(min(n_mixed) - 1), None
-    if n_shuffles:
-        drawn = _shuffled(spread, fit, n_shuffles, rng)[:, :-1]
+    n_people, df, drawn, heavy = sum(fit.n_mixed), float(min(fit.n_mixed) - 1), None, np.ones(n_inputs)
+    if fit.is_shuffled:
+        drawn = _shuffled(spread, fit, mean, n_shuffles, rng)[:, :-1]
         shuffled = np.abs(drawn) / scale
-        # Each input is measured by its own tail: one that few people have may be far out by chance.
-        tail = 1 - max(_LEVEL / max(len(tested), 1), _FEWEST_IN_TAIL / n_shuffles)
-        reach = np.maximum(np.quantile(shuffled, tail, axis=0), 1.0)
-        largest = np.sort((shuffled / reach)[:, tested].max(axis=1, initial=0.0))
         p_values = (1 + (shuffled >= sizes - _TIE).sum(axis=0)) / (1 + n_shuffles)
-        p_largest = (1 + n_shuffles - np.searchsorted(largest, sizes / reach - _TIE)) / (1 + n_shuffles)
-        place = min(math.ceil((1 - _LEVEL) * (n_shuffles + 1)), n_shuffles) - 1
-        ordered = np.sort(np.column_stack([shuffled, largest]), axis=0)
-        is_possible = (ordered >= ordered[-1] - _TIE).mean(axis=0) <= _LEVEL  # can shuffles this few reject anything?
-        critical = np.where(is_possible, ordered[place], math.inf)
-        critical, critical_largest = critical[:-1], critical[-1] * reach
+        critical = _exceeded(shuffled)
+        # Each input is measured by its own tail: one that few people have may be far out by chance.
+        tail = max(_LEVEL / max(len(tested), 1), _FEWEST_IN_TAIL / n_shuffles)
+        heavy = np.maximum(np.quantile(shuffled[:, :n_inputs], 1 - tail, axis=0), 1.0) / special.ndtri(1 - tail / 2)
     else:
+        correlation = covariance[:-1, :-1] / np.outer(scale, scale)
+        np.fill_diagonal(correlation, 1.0)
+        shuffled = correlated_draws(correlation, rng)
         p_values = np.array([p_two_sided(size, 1.0, df) for size in sizes])
-        p_largest, level = smallest_p_values(p_values, correlation, tested, rng)
         critical = np.full(len(sizes), student_quantile(1 - _LEVEL, df))
-        critical_largest = np.full(len(sizes), student_quantile(1 - level, df))
-    critical[:n_inputs] = critical_largest[:n_inputs]
-    p_adjusted = np.full(n_inputs, np.nan)
-    p_adjusted[tested], p_adjusted[is_flat[:n_inputs]] = p_largest[tested], 1.0
+    p_adjusted, shown = np.where(is_flat[:n_inputs], 1.0, np.nan), [n_inputs]
+    if len(tested):
+        # Half of the level is shared equally, half by variance among shuffles: neither depends on who is in the group.
+        variance = errors[:n_inputs] ** 2
+        share = np.minimum((1 / len(tested) + variance / variance[tested].sum()) / 2, 1.0)
+        reach = special.ndtri(1 - _LEVEL * share / 2) * heavy
+        largest = (shuffled[:, tested] / reach[tested]).max(axis=1)
+        critical[:n_inputs] = _exceeded(largest[:, None]) * reach
+        size = sizes[tested] / reach[tested]
+        shown.append(int(tested[np.argmax(size.round(9))]))
+        n_farther = len(largest) - np.searchsorted(np.sort(largest), size - _TIE)
+        p_adjusted[tested] = (1 + n_farther) / (1 + len(largest))
+        if drawn is None:  # beyond the resolution of the draws, Bonferroni's bound
+            single = p_values[tested]
+            p_adjusted[tested] = np.clip(single / share[tested], single, p_adjusted[tested])
     columns = []
     for k in range(len(values)):
         if is_flat[k]:
             note = "the model does not use it differently at equal finances"
-            columns.append(Estimate(0.0, 0.0, 0.0, 0.0, 1.0, sum(n_mixed), note, df))
+            columns.append(Estimate(0.0, 0.0, 0.0, 0.0, 1.0, n_people, note, df))
             continue
         low, high = _interval(statistic[k], unit, covariance[[k, k, -1], [k, -1, -1]], critical[k])
         note = "" if math.isfinite(high - low) else "so few people can be compared that the gap may be of any size"
         numbers = float(values[k]), low, high, float(errors[k]), float(p_values[k])
-        columns.append(Estimate(*numbers, sum(n_mixed), note, df))
-    shown = [n_inputs, *([int(tested[np.argmax(sizes[tested].round(9))])] if len(tested) else [])]
+        columns.append(Estimate(*numbers, n_people, note, df))
     return GroupGap(
         columns=tuple(columns),
         p_adjusted=p_adjusted,
         detectable=np.where(is_flat, 0.0, critical + special.ndtri(0.8)) * np.where(is_flat, 0.0, errors),
-        correlation=correlation,
-        n_people=sum(n_mixed),
+        n_people=n_people,
         n_alone=0,
         influence=np.where(is_flat, 0.0, spread.influence),
         shuffles={
             k: _bars(float(values[k]), float(errors[k]), None if drawn is None else drawn[:, k] / unit) for k in shown
         },
     )
+
+
+def _exceeded(shuffled: Floats) -> Floats:
+    """What 5% of the shuffles reach, for each column; infinite if so few are possible that none is that rare."""
+    ordered = np.sort(shuffled, axis=0)
+    place = min(math.ceil((1 - _LEVEL) * (len(ordered) + 1)), len(ordered)) - 1
+    return np.where((ordered >= ordered[-1] - _TIE).mean(axis=0) <= _LEVEL, ordered[place], math.inf)
 
 
 def _interval(value: float, unit: float, covariance: Floats, critical: float) -> tuple[float, float]:
@@ -577,15 +556,16 @@ def _bars(observed: float, error: float, drawn: Floats | None) -> Shuffles:
     return Shuffles(observed, tuple(edges.tolist()), tuple(counts.round(1).tolist()), drawn is not None)
 
 
-def _shuffled(spread: _Spread, fit: _Fit, n_shuffles: int, rng: np.random.Generator) -> Floats:
+def _shuffled(spread: _Spread, fit: _Fit, mean: Floats, n_shuffles: int, rng: np.random.Generator) -> Floats:
     """T of reshuffled names, of shape (n_shuffles, n_columns + 1).
 
     In every leaf, as many people as are in its smaller group are chosen without replacement (Floyd's algorithm). The
     residuals of a leaf sum to 0, so those of the larger group are known, too.
     """
-    order = np.lexsort((spread.kept[:, 0], spread.kept_key, spread.kept_leaf))  # the same whatever the order of rows
-    residual = spread.kept[order]
-    leaf, first, n = np.unique(spread.kept_leaf[order], return_index=True, return_counts=True)
+    residual, home, key = (np.concatenate(column) for column in zip(*spread.kept, strict=True))
+    order = np.lexsort((residual[:, 0], key, home))  # the same whatever the order of rows
+    residual = (residual - mean[home])[order]
+    leaf, first, n = np.unique(home[order], return_index=True, return_counts=True)
     n_own = fit.n_own[leaf].astype(np.int64)
     n_chosen, sign = np.minimum(n_own, n - n_own), np.where(2 * n_own <= n, 1.0, -1.0)
     most_first = np.argsort(-n_chosen, kind="stable")
@@ -631,11 +611,11 @@ def gap_coefficients(
     for row, weight in zip(found, weights, strict=True):
         part = replace(people, weight=people.weight * weight, values=np.zeros((len(people), 0), dtype=np.float32))
         census = _Census.of([part], n_groups, ONE_THREAD, is_given=True)
-        fit = _Fit.of(census, _Sums.of_part(part, census, controls), len(controls), group, reference_group)
-        if not min(_n_mixed(fit)):
+        fit = _Fit.of(census, _Sums.of_part(part, census, controls), group, reference_group)
+        if not min(fit.n_mixed):
             row[:] = math.nan
             continue
-        chosen = ((part.group == group) | (part.group == reference_group)) & (part.weight > 0)
+        chosen = fit.has(part.group) & (part.weight > 0)
         some = part.rows(chosen)
         row[chosen] = fit.residuals(some, controls, some.weight)[0][:, -1] / fit.statistic[-1]
     return found
