@@ -309,7 +309,7 @@ def reason_rates(
     >>> [(row.reason, row.group, row.n, row.n_people) for row in rates if row.place == "first"]
     [('debt', 'a', 2, 3), ('debt', 'b', 0, 1), ('income', 'a', 1, 3), ('income', 'b', 1, 1)]
     """
-    members = None if declined is None else Membership(tuple(groups), declined.groups, None, declined.weights)
+    members = None if declined is None else Membership(tuple(groups), declined.groups, declined.weights)
     at = list(groups).index(reference)
     n0 = int(counts.n_people[at])
     rates: list[ReasonRate] = []

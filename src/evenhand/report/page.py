@@ -27,7 +27,7 @@ from evenhand.report.formatting import (
 )
 from evenhand.report.frame import KeyMetric, environment, render
 from evenhand.report.section import NO_EVIDENCE, Section, Summary, lacking
-from evenhand.report.tables import FLAGGED, NOTE, Column, Record, Table, estimate, flag, text
+from evenhand.report.tables import NOTE, Column, Record, Table, estimate, flag, text
 
 GLOSSARY: dict[str, str] = {
     "group": "The value of the protected attribute, or the combination of several.",
@@ -516,7 +516,7 @@ def verdict_table(summary: Summary, left_out: str = "") -> Table:
     )
     records = [{"kind": kind, "sentence": sentence} for kind, sentence in sentences]
     caption = "The findings in words, and reservations."
-    return Table("Verdict and warnings", caption, columns, records, [FLAGGED])
+    return Table("Verdict and warnings", caption, columns, records)
 
 
 _NAMES = {

@@ -25,7 +25,7 @@ from evenhand.report.page import (
     verdict_table,
 )
 from evenhand.report.section import Section, Summary, sheets_of
-from evenhand.report.tables import SIGNIFICANT, Highlight, Kind, Table, significance_flag, values_of
+from evenhand.report.tables import EVIDENCE, REGIME_COLORS, Highlight, Kind, Table, significance_flag, values_of
 from evenhand.system.files import time_of_writing, write_atomically
 
 MAX_PAIRS = 1_048_575
@@ -60,13 +60,15 @@ class Sheet:
         Heading and kind of each.
     rows
         Values in the order of `columns`; NaN and None are empty cells.
+    highlights
+        Which cells are colored, each with the heading of its column.
     """
 
     name: str
     about: str
     columns: Sequence[tuple[str, Kind]]
     rows: Iterable[Sequence[Any]]
-    highlights: Sequence[Highlight] = ()
+    highlights: Sequence[tuple[str, Highlight]] = ()
 
 
 def sheet_of(table: Table) -> Sheet:
@@ -91,7 +93,8 @@ def sheet_of(table: Table) -> Sheet:
     rows = [[value for column in shown for value in values_of(column, record)] for record in table.records]
     if not rows and table.if_empty:
         rows = [[table.if_empty, *(None for _ in columns[1:])]]
-    return Sheet(table.name, table.caption, columns, rows, table.highlights)
+    highlights = [(column.heading, highlight) for column in shown for highlight in column.highlights]
+    return Sheet(table.name, table.caption, columns, rows, highlights)
 
 
 def write_workbook(
@@ -174,7 +177,7 @@ _KINDS: dict[str, Kind] = {
     "q_value": "p",
     "sample_weight": "number",
 }
-_STRONG = Highlight("q value", "at most", SIGNIFICANT, "evidence")
+_STRONG = ("q value", EVIDENCE)
 
 
 def _columns(table: pd.DataFrame, *more: tuple[str, Kind]) -> tuple[tuple[str, Kind], ...]:
@@ -220,7 +223,7 @@ def _pairs(pairs: pd.DataFrame, left_out: str) -> Sheet:
         "One row per person and other group; `person` and `match` are row numbers from 0; labels and decisions are 1 "
         "if they are favorable."
     )
-    highlights = (Highlight("regime", "equals", "B"), Highlight("regime", "equals", "D", "strong"), _STRONG)
+    highlights = (*(("regime", regime) for regime in REGIME_COLORS), _STRONG)
     return Sheet("Pairs", about, _columns(pairs, ("flag", "text"), ("note", "long text")), rows(), highlights)
 
 
@@ -322,8 +325,8 @@ def _write_sheet(worksheet: Any, sheet: Sheet, formats: dict[str, Any]) -> None:
                 _write_cell(worksheet, n_rows, place, value, kinds[place], formats)
     worksheet.freeze_panes(1, 0)
     worksheet.autofilter(0, 0, max(n_rows, 1), len(sheet.columns) - 1)
-    for highlight in sheet.highlights:
-        place = headings.index(highlight.heading)
+    for heading, highlight in sheet.highlights:
+        place = headings.index(heading)
         worksheet.conditional_format(1, place, max(n_rows, 1), place, _condition(highlight, place, formats))
 
 
@@ -349,23 +352,16 @@ def _is_nothing(value: object) -> bool:
 
 
 def _condition(highlight: Highlight, place: int, formats: dict[str, Any]) -> dict[str, Any]:
+    from xlsxwriter.utility import xl_col_to_name
+
     tone = formats[highlight.tone]
     if highlight.rule == "filled":
         return {"type": "no_blanks", "format": tone}
     # An empty cell would count as 0 in a comparison of numbers.
-    cell = f"${_letters(place)}2"
+    cell = f"${xl_col_to_name(place)}2"
     value = f'"{highlight.value}"' if isinstance(highlight.value, str) else f"{highlight.value:g}"
     criteria = f'=AND({cell}<>"",{cell}{_CRITERIA[highlight.rule]}{value})'
     return {"type": "formula", "criteria": criteria, "format": tone}
-
-
-def _letters(place: int) -> str:
-    name = ""
-    place += 1
-    while place:
-        place, rest = divmod(place - 1, 26)
-        name = chr(65 + rest) + name
-    return name
 
 
 def _width(heading: str, kind: str, values: Sequence[object]) -> float:

@@ -240,7 +240,7 @@ def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Tabl
     metrics = data["candidates"][0]["metrics"]
     columns = (
         Column("candidate", "whole"),
-        Column("status", "text", where="workbook"),
+        Column("status", "text", where="workbook", highlights=(Highlight("equals", "chosen", "evidence"),)),
         Column("parameters", "text", "words", where="page"),
         *(
             Column(metric_of(name).words, metric_of(name).kind, f"metrics/{name}/value", where="page")
@@ -253,9 +253,8 @@ def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Tabl
         *(Column(name, "any", parameter(name), where="workbook") for name in parameters),
         *(estimate(metric_of(name).words, f"metrics/{name}").detail() for name in metrics),
     )
-    highlights = (Highlight("status", "equals", "chosen", "evidence"),)
     records = tuple(sorted(data["candidates"], key=place) if is_ranked else data["candidates"])
-    return Table("Candidates", "Every candidate, and why it was passed over", columns, records, highlights)
+    return Table("Candidates", "Every candidate, and why it was passed over", columns, records)
 
 
 def gain_table(gains: list[Record], axis: str | None = None) -> Table:

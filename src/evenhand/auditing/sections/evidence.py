@@ -24,7 +24,6 @@ from evenhand.report.drawing import (
 from evenhand.report.formatting import decimal, interval, is_number, listed, shortened
 from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
 from evenhand.report.tables import (
-    FLAGGED,
     NOTE,
     Column,
     Record,
@@ -101,7 +100,7 @@ def excess_table(summary: Summary, *, with_choices: bool = False) -> Table:
         NOTE,
     )
     caption = "Excess over placebo pairs with 95% intervals"
-    return Table("Excess", caption, columns, records, [FLAGGED], NO_EVIDENCE, needs=("excess",))
+    return Table("Excess", caption, columns, records, NO_EVIDENCE, needs=("excess",))
 
 
 def sensitivity_table(summary: Summary) -> Table:
@@ -131,7 +130,7 @@ def split_table(summary: Summary) -> Table:
     )
     caption = "Excess of the CEC score within parts of the people; p-values adjusted (Holm) within a column"
     records = (summary["evidence"] or {"splits": []})["splits"]
-    return Table("Splits", caption, columns, records, [FLAGGED], NO_EVIDENCE, needs=("excess",))
+    return Table("Splits", caption, columns, records, NO_EVIDENCE, needs=("excess",))
 
 
 def cec_table(summary: Summary) -> Table:

@@ -35,7 +35,6 @@ from evenhand.report.drawing import (
 from evenhand.report.formatting import is_number, listed, percent, shortened
 from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary
 from evenhand.report.tables import (
-    FLAGGED,
     Column,
     Record,
     Table,
@@ -126,7 +125,7 @@ def feature_table(summary: Summary) -> Table:
         Column("note", "long text", note).detail(),
     )
     caption = "Each feature's part of the CEC score and of the excess"
-    return Table("Features", caption, columns, records, [FLAGGED], needs=("excess",))
+    return Table("Features", caption, columns, records, needs=("excess",))
 
 
 def weight_table(summary: Summary) -> Table:
@@ -146,7 +145,7 @@ def weight_table(summary: Summary) -> Table:
     caption = "How differently the model weighs a feature for comparable people of two groups, minus placebo pairs"
     missing = "No feature has a weight: the model treats all as categories." if evidence else NO_EVIDENCE
     records = (evidence or {"weights": []})["weights"]
-    return Table("Weights", caption, columns, records, (), missing, needs=("weighing",))
+    return Table("Weights", caption, columns, records, missing, needs=("weighing",))
 
 
 def drivers(data: Summary) -> alt.Chart:

@@ -53,9 +53,7 @@ from evenhand.report.drawing import (
 from evenhand.report.formatting import decimal, estimate_interval, is_number, shortened
 from evenhand.report.section import AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
 from evenhand.report.tables import (
-    FLAGGED,
     NOTE,
-    SIGNIFICANT,
     Column,
     Highlight,
     Kind,
@@ -66,6 +64,7 @@ from evenhand.report.tables import (
     flag,
     histogram_table,
     joined,
+    p_adjusted,
     significance_flag,
     text,
 )
@@ -307,7 +306,8 @@ def gap_table(summary: Summary) -> Table:
     return Table("Gaps", "The largest difference in a rate between groups", columns, records, needs=("decisions",))
 
 
-def _approval_columns() -> tuple[Column, ...]:
+def _approval_columns(threshold: float) -> tuple[Column, ...]:
+    ratio = estimate("approval ratio", beside_reference("approval_ratio_group_over_reference"), places=2)
     return (
         Column("is reference", "any", "is_reference").detail(),
         Column("people", "whole", "n_people"),
@@ -316,13 +316,14 @@ def _approval_columns() -> tuple[Column, ...]:
         estimate(
             "difference, percentage points", beside_reference("rate_difference_group_minus_reference_pp"), places=1
         ),
-        estimate("approval ratio", beside_reference("approval_ratio_group_over_reference"), places=2),
+        replace(ratio, highlights=(Highlight("below", threshold),)),
         estimate("odds ratio", beside_reference("odds_ratio_group_over_reference"), places=2),
         Column("p-value", "p", beside_reference("p_value")).detail(),
-        Column("p-value, adjusted", "p", beside_reference("p_value_holm")),
+        p_adjusted(beside_reference("p_value_holm")),
         Column("test", "text", "test").detail(),
         Column("standard deviations", "number", beside_reference("n_standard_deviations"), places=1).detail(),
         Column("shortfall of approvals", "number", beside_reference("shortfall"), places=0),
+        flag(lambda r: _approval_flags(r, threshold)),
     )
 
 
@@ -334,14 +335,6 @@ def _approval_flags(record: Record, threshold: float) -> str:
     )
 
 
-def _approval_highlights(threshold: float) -> list[Highlight]:
-    return [
-        Highlight("approval ratio", "below", threshold),
-        Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"),
-        FLAGGED,
-    ]
-
-
 def attribute_table(summary: Summary) -> Table:
     """Approvals by the values of each of several attributes."""
     attributes = summary["outcome"].get("attributes", {})
@@ -349,13 +342,12 @@ def attribute_table(summary: Summary) -> Table:
     columns = (
         text("attribute"),
         text("group"),
-        *_approval_columns(),
-        flag(lambda r: _approval_flags(r, threshold)),
+        *_approval_columns(threshold),
         Column("note", "long text", lambda r: joined(r["note"], attributes[r["attribute"]]["note"])),
     )
     records = [{"attribute": column, **row} for column, found in attributes.items() for row in found["groups"]]
     caption = "Favorable decisions by the values of each attribute alone; p-values are adjusted within it"
-    return Table("Attributes", caption, columns, records, _approval_highlights(threshold), needs=("decisions",))
+    return Table("Attributes", caption, columns, records, needs=("decisions",))
 
 
 def approval_table(summary: Summary) -> Table:
@@ -364,13 +356,11 @@ def approval_table(summary: Summary) -> Table:
     threshold = found["four_fifths_threshold"]
     columns = (
         text("group"),
-        *_approval_columns(),
-        flag(lambda r: _approval_flags(r, threshold)),
+        *_approval_columns(threshold),
         Column("note", "long text", lambda r: joined(r["note"], found["note"])),
     )
     caption = f"Favorable decisions of each group compared with the reference group, {found['reference']}"
-    highlights = _approval_highlights(threshold)
-    return Table("Approvals", caption, columns, found["groups"], highlights, needs=("decisions",))
+    return Table("Approvals", caption, columns, found["groups"], needs=("decisions",))
 
 
 def score_table(summary: Summary) -> Table:
@@ -390,7 +380,7 @@ def score_table(summary: Summary) -> Table:
     )
     is_risk = summary["settings"]["favorable"] == "low" and not lacking(summary, "probability")
     caption = f"Scores of each group compared with the reference group{'; a high score is a high risk' * is_risk}"
-    return Table("Scores", caption, columns, summary["outcome"]["scores"], [FLAGGED], needs=("scores",))
+    return Table("Scores", caption, columns, summary["outcome"]["scores"], needs=("scores",))
 
 
 def _small_group(record: Record) -> str:
@@ -425,7 +415,7 @@ def error_table(summary: Summary) -> Table:
     )
     caption = "Decisions and errors of each group with 95% intervals"
     records = summary["outcome"]["error_rates"]
-    return Table("Error rates", caption, columns, records, [FLAGGED], needs=("labels", "decisions"), key="errors")
+    return Table("Error rates", caption, columns, records, needs=("labels", "decisions"), key="errors")
 
 
 def cutoff_table(summary: Summary) -> Table:
@@ -442,13 +432,11 @@ def cutoff_table(summary: Summary) -> Table:
         Column("cutoff", "number", "cut/cutoff"),
         Column("overall approval rate", "share", "cut/overall_approval_rate"),
         text("group"),
-        *(column if column.heading in on_page else column.detail() for column in _approval_columns()),
-        flag(lambda r: _approval_flags(r, threshold)),
+        *(column if column.heading in on_page else column.detail() for column in _approval_columns(threshold)),
         NOTE.detail(),
     )
     caption = "Approvals if the cutoff were at each decile of the score; p-values not adjusted over rows"
-    highlights = _approval_highlights(threshold)
-    return Table("Cutoffs", caption, columns, records, highlights, needs=("decisions", "probability"))
+    return Table("Cutoffs", caption, columns, records, needs=("decisions", "probability"))
 
 
 def segment_table(summary: Summary, column: str | None = None) -> Table:
@@ -493,15 +481,14 @@ def segment_table(summary: Summary, column: str | None = None) -> Table:
         estimate("approval rate, reference", "approval_rate_reference", "share"),
         estimate("approval ratio", "approval_ratio_group_over_reference", places=2).detail(),
         estimate("odds ratio", "odds_ratio_group_over_reference", places=2),
-        Column("p-value, adjusted", "p", "p_adjusted"),
+        p_adjusted("p_adjusted"),
         Column("p-value of homogeneity", "p", "homogeneity").detail(),
         Column("is informative", "any", "is_informative").detail(),
         NOTE,
     )
     caption = f"Approvals within values of {column or 'each column of `by`'}, and their common odds ratio"
-    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence")]
     missing = "Not available: no column was named in `by`."
-    return Table("Segments", caption, columns, records, highlights, missing, needs=("decisions",))
+    return Table("Segments", caption, columns, records, missing, needs=("decisions",))
 
 
 _OF_SEGMENTS = (
@@ -537,7 +524,7 @@ def calibration_table(summary: Summary) -> Table:
         Column("note", "long text", note),
     )
     caption = f"Predicted and observed rates of the {found['outcome']}, with 95% intervals"
-    return Table("Calibration", caption, columns, found["groups"], [FLAGGED], found["note"])
+    return Table("Calibration", caption, columns, found["groups"], found["note"])
 
 
 def reliability_table(summary: Summary) -> Table:
@@ -553,7 +540,7 @@ def reliability_table(summary: Summary) -> Table:
         estimate("observed rate", "observed_rate"),
     )
     caption = f"Mean score and observed rate of the {found['outcome']} in bins with equal numbers of people of a group"
-    return Table("Reliability", caption, columns, records, (), found["note"])
+    return Table("Reliability", caption, columns, records, found["note"])
 
 
 def score_histogram(summary: Summary) -> Table:

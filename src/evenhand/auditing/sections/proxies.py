@@ -78,7 +78,7 @@ def proxy_table(summary: Summary) -> Table:
     best = "; of several groups, the one predicted best against all others" if several else ""
     caption = f"How well each feature, and all together, predict the group (AUC){best}: 0.5 is guessing, 1 is perfect"
     missing = "Not available: the audit was run with evidence=False, or a group is too small to hold people out."
-    return Table("Proxies", caption, columns, records, (), missing)
+    return Table("Proxies", caption, columns, records, missing)
 
 
 def proxies(data: Summary) -> alt.Chart:

@@ -11,15 +11,14 @@ from evenhand.report.drawing import NothingToDrawError, check_any, forest
 from evenhand.report.formatting import is_number, shortened
 from evenhand.report.section import AuditChart, Section, Summary
 from evenhand.report.tables import (
-    FLAGGED,
     SIGNIFICANT,
     Column,
-    Highlight,
     Record,
     Table,
     estimate,
     flag,
     joined,
+    p_adjusted,
     significance_flag,
     text,
 )
@@ -54,7 +53,7 @@ def regression_table(summary: Summary, column: str | None = None) -> Table:
         Column("method", "text", _method).detail(),
         Column("standard error", "number", "effect/standard_error").detail(),
         Column("p-value, two-sided", "p", "effect/p_value").detail(),
-        Column("p-value, adjusted", "p", lambda r: "" if r["controls"] == "leaves" else r["p_adjusted"]),
+        p_adjusted(lambda r: "" if r["controls"] == "leaves" else r["p_adjusted"]),
         Column("people", "whole", "effect/n_people"),
         Column("people, group", "whole", "effect/n_group").detail(),
         Column("columns held equal", "whole", "effect/n_controls").detail(),
@@ -63,8 +62,7 @@ def regression_table(summary: Summary, column: str | None = None) -> Table:
     )
     within = f" within values of {column}" if column else ""
     words = f"Outcomes of each group minus those of {found['reference']} by regression{within}{_direction(summary)}"
-    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
-    return Table("Regressions", words, columns, records, highlights, _NOT_ASKED)
+    return Table("Regressions", words, columns, records, _NOT_ASKED)
 
 
 def _direction(summary: Summary) -> str:

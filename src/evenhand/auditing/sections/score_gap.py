@@ -23,7 +23,7 @@ from evenhand.report.drawing import (
 )
 from evenhand.report.formatting import capital, count, decimal, interval, is_number, percent, shortened
 from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
-from evenhand.report.tables import NOTE, SIGNIFICANT, Column, Highlight, Record, Table, estimate, text
+from evenhand.report.tables import NOTE, Column, Record, Table, estimate, p_adjusted, text
 
 _NOT_TESTED = "finances are equal here: its part comes from how they interact with other inputs, and is not tested"
 
@@ -102,7 +102,7 @@ def segment_gap_table(summary: Summary) -> Table:
         estimate("gap", "total"),
         text("unit"),
         Column("p-value, two-sided", "p", "total/p_value"),
-        Column("p-value, adjusted", "p", "p_adjusted"),
+        p_adjusted("p_adjusted"),
         Column("note", "long text", "total/note"),
     )
     drawn = ", in the first draw of the groups" if "drawn_groups" in summary else ""
@@ -110,8 +110,7 @@ def segment_gap_table(summary: Summary) -> Table:
         f"Score gap at equal finances among people with one value of a column of `by`{drawn}, in total and by input; "
         "p-values of totals are adjusted over the values of the column (Holm), those of inputs over the inputs."
     )
-    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence")]
-    return Table("Score gap by segment", caption, columns, records, highlights)
+    return Table("Score gap by segment", caption, columns, records)
 
 
 def _shuffles(summary: Summary, *, is_input: bool) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import special, stats
 
 from evenhand.arrays import Ints
-from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.checking import SMALL_GROUP
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.disparity.intervals import (
     Membership,
@@ -24,19 +24,12 @@ from evenhand.metrics.disparity.intervals import (
     newcombe,
     nobody_in,
     reference_code_of,
-    standard_error,
-    weighted_mean,
 )
 from evenhand.metrics.estimate import (
     Estimate,
     Plain,
     RowWeights,
-    binary_values,
-    check_open_fraction,
-    finite_scores,
-    normal_quantile,
     not_estimable,
-    p_two_sided,
     row_weights,
 )
 
@@ -48,6 +41,7 @@ FOUR_FIFTHS = 0.8
 
 # Cochran's rule of thumb: below this expected count the normal approximation to a cell is poor.
 _LEAST_EXPECTED = 5.0
+_LEVEL = 0.05
 
 
 @dataclass(frozen=True)
@@ -57,10 +51,10 @@ class GroupApproval(Plain):
     Attributes
     ----------
     n_people, n_approved
-        Counts of people, whatever their weights; sums of probabilities if membership is given as probabilities.
+        Counts of people, whatever their weights; means over the draws of groups that are known as probabilities.
     n_effective
-        The number of people with known membership and equal weights that would carry the same information:
-        (Σp)² / Σp², with p the probability times the sampling weight, summed by cluster.
+        The number of people with equal weights that would carry the same information: (Σw)² / Σw², with w the sampling
+        weight, summed by cluster.
     approval_rate
         Share approved; Wilson interval.
     rate_difference_group_minus_reference_pp
@@ -128,9 +122,6 @@ def approval_disparity(
     reference: str | None = None,
     test: Test = "auto",
     confidence: float = 0.95,
-    significance_level: float = 0.05,
-    four_fifths_threshold: float = FOUR_FIFTHS,
-    small_group: int = 30,
 ) -> ApprovalTable:
     """Approvals by group, and how each differs from the reference group.
 
@@ -139,10 +130,7 @@ def approval_disparity(
     decision
         1 for approved, 0 otherwise, of shape (n,).
     group
-        Integer codes of shape (n,), or probabilities of membership of shape (n, G) whose rows sum to 1. With
-        probabilities, every count is a sum of probabilities and every interval a normal approximation that accounts for
-        one person counting in several groups. The probabilities replace membership only as far as decisions do not
-        depend on membership beyond them.
+        Integer codes of shape (n,).
     names
         A name for each code; by default the codes themselves.
     frequency
@@ -154,17 +142,8 @@ def approval_disparity(
     reference
         Name of the group that the others are compared with; by default the largest.
     test
-        "fisher" for the exact test, "z" for two proportions, or "auto": exact if an expected cell is below 5, unless
-        there are probabilities, weights or clusters.
-    four_fifths_threshold
-        See `FOUR_FIFTHS`.
-    small_group
-        Groups with fewer (effective) people are flagged, but still shown.
-
-    Raises
-    ------
-    InvalidInputError
-        If an argument is invalid, or an exact test is requested with probabilities, weights or clusters.
+        "fisher" for the exact test, "z" for two proportions, or "auto": exact if an expected cell is below 5. With
+        weights or clusters it is always "z".
 
     Examples
     --------
@@ -175,19 +154,8 @@ def approval_disparity(
     >>> round(row.approval_ratio_group_over_reference.value, 3)
     0.333
     """
-    approved = binary_values(decision, "decision")
+    approved = np.asarray(decision).astype(np.int64)
     members = membership_of(group, len(approved), names, frequency)
-    if test not in ("auto", "fisher", "z"):
-        raise InvalidInputError(f"`test` must be 'auto', 'fisher' or 'z', got {test!r}.")
-    if test == "fisher" and (members.is_soft or not members.weights.is_simple):
-        came = "probabilities" if members.is_soft else "clusters" if members.weights.is_equal else "sampling weights"
-        raise InvalidInputError(
-            f"`test='fisher'` needs known group membership and equal weights, got {came}: an exact test counts whole, "
-            "independent people; use `test='auto'`, or pass group codes without weights and clusters."
-        )
-    check_open_fraction(confidence, "confidence")
-    check_open_fraction(significance_level, "significance_level")
-    check_open_fraction(four_fifths_threshold, "four_fifths_threshold")
     at = reference_code_of(members, reference)
     everyone = np.ones(len(approved), dtype=bool)
     people, approvals = members.sums(everyone), members.sums(approved)
@@ -208,8 +176,8 @@ def approval_disparity(
             GroupApproval(
                 group=members.names[code],
                 is_reference=code == at,
-                n_people=members.count(counted[code]),
-                n_approved=members.count(counted_approvals[code]),
+                n_people=int(counted[code]),
+                n_approved=int(counted_approvals[code]),
                 n_effective=n_effective,
                 approval_rate=group_rate(members, code, approved, everyone, "no one", confidence),
                 rate_difference_group_minus_reference_pp=contrast.difference.scaled(100.0),
@@ -220,19 +188,19 @@ def approval_disparity(
                 test=contrast.test,
                 n_standard_deviations=contrast.n_standard_deviations,
                 shortfall=float(shortfalls[code]),
-                is_statistically_significant=None if np.isnan(p_holm) else p_holm < significance_level,
-                is_below_practical_threshold=None if np.isnan(ratio) else ratio < four_fifths_threshold,
-                is_small_group=n_effective < small_group,
+                is_statistically_significant=None if np.isnan(p_holm) else p_holm < _LEVEL,
+                is_below_practical_threshold=None if np.isnan(ratio) else ratio < FOUR_FIFTHS,
+                is_small_group=n_effective < SMALL_GROUP,
                 note=contrast.note,
             )
         )
     return ApprovalTable(
         reference=members.names[at],
         confidence=confidence,
-        significance_level=significance_level,
-        four_fifths_threshold=four_fifths_threshold,
-        small_group=small_group,
-        is_probabilistic=members.is_soft,
+        significance_level=_LEVEL,
+        four_fifths_threshold=FOUR_FIFTHS,
+        small_group=SMALL_GROUP,
+        is_probabilistic=False,
         groups=tuple(groups),
         note=members.note,
     )
@@ -268,9 +236,7 @@ def approval_disparity_by_cutoff(
     >>> rows[0].cutoff, rows[0].overall_approval_rate, rows[0].table.groups[1].n_approved
     (0.3, 0.5, 1)
     """
-    scores = finite_scores(score)
-    if not quantiles or not all(0 < quantile < 1 for quantile in quantiles):
-        raise InvalidInputError(f"`quantiles` must be numbers between 0 and 1, got {list(quantiles)}.")
+    scores = np.asarray(score, dtype=np.float64)
     times = row_weights(frequency, len(scores)).total
     order = np.argsort(scores, kind="stable")
     upto = np.cumsum(times[order])
@@ -308,10 +274,7 @@ def no_contrast(reason: str) -> RateContrast:
 def contrast_groups(
     approved: Ints, members: Membership, code: int, reference: int, test: Test, confidence: float
 ) -> RateContrast:
-    """One group compared with the reference, which has people; membership is known or probable."""
-    if members.is_soft:
-        return _contrast_weighted(approved, members, code, reference, confidence)
-    assert members.codes is not None
+    """One group compared with the reference, which has people."""
     x1, n1, x0, n0 = effective_counts_of_two(members.codes, code, reference, approved, members.weights)
     if n1 == 0 or n0 == 0:
         return no_contrast(nobody_in(members, code if n1 == 0 else reference))
@@ -340,36 +303,4 @@ def contrast_counts(x1: float, n1: float, x0: float, n0: float, test: Test, conf
         test=name,
         n_standard_deviations=z,
         note="" if error else "each group has only one decision, and both the same: no standard error",
-    )
-
-
-def _contrast_weighted(
-    approved: Ints, members: Membership, code: int, reference: int, confidence: float
-) -> RateContrast:
-    """Contrast under probabilities; linearized, so that a person who counts in both groups is counted once."""
-    weights, reference_weights = members.column(code), members.column(reference)
-    if not weights.any():
-        return no_contrast(nobody_in(members, code))
-    rate, influence = weighted_mean(approved, weights, members.times)
-    reference_rate, reference_influence = weighted_mean(approved, reference_weights, members.times)
-    z = normal_quantile(confidence)
-
-    def log_scale(name: str, slope: Callable[[float], float], transform: Callable[[float], float]) -> Estimate:
-        if not (0 < rate < 1 and 0 < reference_rate < 1):
-            return not_estimable(f"not estimable: the {name} needs approvals and denials in both groups")
-        value = transform(rate) / transform(reference_rate)
-        error = standard_error(influence * slope(rate) - reference_influence * slope(reference_rate), members.weights)
-        return Estimate(value, float(value * np.exp(-z * error)), float(value * np.exp(z * error)))
-
-    difference = rate - reference_rate
-    error = standard_error(influence - reference_influence, members.weights)
-    if error == 0:
-        return no_contrast("not estimable: the weighted rates have no spread")
-    return RateContrast(
-        difference=Estimate(difference, max(-1.0, difference - z * error), min(1.0, difference + z * error), error),
-        ratio=log_scale("approval ratio", lambda p: 1 / p, lambda p: p),
-        odds_ratio=log_scale("odds ratio", lambda p: 1 / (p * (1 - p)), lambda p: p / (1 - p)),
-        p_value=p_two_sided(difference, error),
-        test="z of weighted rates",
-        n_standard_deviations=difference / error,
     )

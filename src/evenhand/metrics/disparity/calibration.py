@@ -144,7 +144,7 @@ def group_calibration(
     Raises
     ------
     InvalidInputError
-        If scores are not within [0, 1], membership is given as probabilities, or people have different weights.
+        If scores are not within [0, 1], or people have different weights.
 
     Examples
     --------
@@ -157,8 +157,6 @@ def group_calibration(
     members = membership_of(group, len(labels), names, frequency)
     check_open_fraction(confidence, "confidence")
     check_at_least(n_bins, 1, "n_bins")
-    if members.codes is None:
-        raise InvalidInputError("Calibration by group needs known membership, got probabilities; pass group codes.")
     if not members.weights.is_equal:
         raise InvalidInputError("Calibration by group needs equal weights, got sampling weights; leave them out.")
     n_outside = int(((scores < 0) | (scores > 1)).sum())

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 
 from evenhand.arrays import Bools, Floats, Ints
+from evenhand.inputs.checking import SMALL_GROUP
 from evenhand.metrics.disparity.intervals import (
     Membership,
     group_mean,
@@ -26,11 +27,6 @@ from evenhand.metrics.estimate import (
     Estimate,
     Plain,
     RowWeights,
-    binary_values,
-    check_at_least,
-    check_open_fraction,
-    check_same_length,
-    finite_scores,
     normal_quantile,
     not_estimable,
 )
@@ -75,13 +71,11 @@ def error_rates(
     names: Sequence[str] | None = None,
     frequency: ArrayLike | RowWeights | None = None,
     confidence: float = 0.95,
-    small_group: int = 30,
 ) -> list[GroupErrorRates]:
     """Decisions, errors, ranking and calibration of each group.
 
     Rates have Wilson intervals, means Student's; both use the effective number of people, so that people of one cluster
-    (see `approval_disparity`) count as one. Calibration is reported if scores are within [0, 1]. If membership is given
-    as probabilities, the rates and means are weighted and AUC is NaN.
+    (see `approval_disparity`) count as one. Calibration is reported if scores are within [0, 1].
 
     Examples
     --------
@@ -89,10 +83,8 @@ def error_rates(
     >>> rows[1].false_positive_rate.value, rows[1].false_discovery_rate.value
     (1.0, 0.5)
     """
-    labels, approved, scores = binary_values(y, "y"), binary_values(decision, "decision"), finite_scores(score)
-    check_same_length({"y": labels, "decision": approved, "score": scores})
-    members = membership_of(group, len(labels), names, frequency)
-    check_open_fraction(confidence, "confidence")
+    labels, approved = (np.asarray(values).astype(np.int64) for values in (y, decision))
+    scores, members = np.asarray(score, dtype=np.float64), membership_of(group, len(labels), names, frequency)
     everyone = np.ones(len(labels), dtype=bool)
     is_probability = bool(((scores >= 0) & (scores <= 1)).all())
     people, favorable = members.counts(np.ones(len(labels))), members.counts(labels)
@@ -108,8 +100,8 @@ def error_rates(
 
         return GroupErrorRates(
             group=members.names[code],
-            n_people=members.count(people[code]),
-            n_positive_label=members.count(favorable[code]),
+            n_people=int(people[code]),
+            n_positive_label=int(favorable[code]),
             positive_rate=rate(approved, everyone, "no one"),
             true_positive_rate=rate(approved, labels == 1, "no one with the favorable label"),
             false_positive_rate=rate(approved, labels == 0, "no one with the unfavorable label"),
@@ -117,15 +109,13 @@ def error_rates(
             auc=_group_auc(members, code, labels, scores, confidence),
             mean_score_minus_observed_rate=calibration(scores - labels),
             brier_score=calibration((scores - labels) ** 2),
-            is_small_group=members.n_effective(code) < small_group,
+            is_small_group=members.n_effective(code) < SMALL_GROUP,
         )
 
     return [row(code) for code in range(len(members.names))]
 
 
 def _group_auc(members: Membership, code: int, labels: Ints, scores: Floats, confidence: float) -> Estimate:
-    if members.codes is None:
-        return not_estimable("not estimable: AUC by group needs known membership, not probabilities")
     chosen = members.codes == code
     found = auc_interval(labels[chosen], scores[chosen], members.weights.rows(chosen), confidence)
     return replace(found, note=f"{found.note} in group {members.names[code]!r}") if math.isnan(found.value) else found
@@ -176,11 +166,8 @@ def outcome_gaps(
     >>> gaps["eo_gap"].value, gaps["eo_gap"].rate, gaps["eo_gap"].group_high
     (1.0, 'false positive rate', 'b')
     """
-    labels, approved = binary_values(y, "y"), binary_values(decision, "decision")
-    check_same_length({"y": labels, "decision": approved})
+    labels, approved = (np.asarray(values).astype(np.int64) for values in (y, decision))
     members = membership_of(group, len(labels), names, frequency)
-    check_open_fraction(confidence, "confidence")
-    check_at_least(n_draws, 100, "n_draws", "for an interval")
     rng = np.random.default_rng(random_state)
     cells = {
         "approval rate": (np.ones(len(labels), dtype=bool), ""),
@@ -217,15 +204,13 @@ def outcome_gaps(
 class _DrawnRates:
     """A rate of every group, its covariance over groups, and bootstrap draws.
 
-    `deviations` are of shape (n_draws, G); `variances` are those of each draw, or one row for all draws, and
-    `drawn_covariance` is the covariance over groups in the draws.
+    `deviations` and `variances` are of shape (n_draws, G).
     """
 
     values: Floats
     covariance: Floats
     deviations: Floats
     variances: Floats
-    drawn_covariance: Floats
 
     @classmethod
     def of(
@@ -234,13 +219,10 @@ class _DrawnRates:
         values = members.sums(subset * approved) / members.sums(subset)
         n_groups = len(values)
         between = np.zeros((n_groups, n_groups))
-        if members.is_soft or members.weights.clusters is not None:
+        if members.weights.clusters is not None:
             columns = [members.column(code) * subset for code in range(n_groups)]
             influences = np.stack([weighted_mean(approved, one, members.times)[1] for one in columns], axis=1)
             between = members.weights.covariance(influences)
-        if members.is_soft:
-            deviations = rng.multivariate_normal(np.zeros(n_groups), between, size=n_draws, method="eigh")
-            return cls(values, between, deviations, np.diag(between)[None, :], between)
         approvals, people = members.effective_counts(approved, subset)
         drawn = np.maximum(np.rint(people), 1).astype(np.int64)
         # Add half an approval and half a denial, so that a rate of 0 or 1 still varies.
@@ -249,21 +231,21 @@ class _DrawnRates:
         redrawn = (counts + 0.5) / (drawn + 1)
         independent = np.diag(rates * (1 - rates) / people)
         covariance = np.where(np.eye(n_groups, dtype=bool), independent, between)  # clusters may have people of both
-        return cls(values, covariance, counts / drawn - rates, redrawn * (1 - redrawn) / drawn, independent)
+        return cls(values, covariance, counts / drawn - rates, redrawn * (1 - redrawn) / drawn)
 
 
 def _gap(name: str, drawn: dict[str, _DrawnRates], members: Membership, confidence: float) -> GapEstimate:
     first, second = np.triu_indices(len(members.names), k=1)
 
-    def apart_and_error(values: Floats, variances: Floats, covariance: Floats) -> tuple[Floats, Floats]:
-        spread = variances[..., first] + variances[..., second] - 2 * covariance[first, second]
+    def apart_and_error(values: Floats, variances: Floats, covariance: Floats | float) -> tuple[Floats, Floats]:
+        spread = variances[..., first] + variances[..., second] - 2 * covariance
         return np.abs(values[..., first] - values[..., second]), np.sqrt(np.maximum(spread, 1e-24))
 
     largest, pairs = [], []
     for rates in drawn.values():
-        distance, spread = apart_and_error(rates.deviations, rates.variances, rates.drawn_covariance)
+        distance, spread = apart_and_error(rates.deviations, rates.variances, 0.0)
         largest.append((distance / spread).max(axis=1))
-        pairs.append(apart_and_error(rates.values, np.diag(rates.covariance), rates.covariance))
+        pairs.append(apart_and_error(rates.values, np.diag(rates.covariance), rates.covariance[first, second]))
     # Near rates of 0 or 1, the draws barely vary: never narrower than the interval of a single difference.
     critical = max(float(np.quantile(np.max(largest, axis=0), confidence)), normal_quantile(confidence))
     apart, error = (np.stack(parts) for parts in zip(*pairs, strict=True))
@@ -298,8 +280,7 @@ class ScoreDisparity(Plain):
     ks_distance
         Largest difference between the two cumulative score distributions: 0 identical, 1 disjoint.
     ks_p_value
-        For identical distributions, using the effective numbers of people if weights differ or there are clusters; NaN
-        if membership is given as probabilities.
+        For identical distributions, using the effective numbers of people if weights differ or there are clusters.
     """
 
     group: str
@@ -323,7 +304,6 @@ def score_disparity(
     frequency: ArrayLike | RowWeights | None = None,
     reference: str | None = None,
     confidence: float = 0.95,
-    small_group: int = 30,
 ) -> list[ScoreDisparity]:
     r"""Scores by group, and how each group's distribution differs from the reference group's.
 
@@ -339,9 +319,8 @@ def score_disparity(
     >>> round(rows[1].standardized_mean_difference_group_minus_reference.value, 6), round(rows[1].ks_distance, 3)
     (-1.0, 0.333)
     """
-    scores = finite_scores(score)
+    scores = np.asarray(score, dtype=np.float64)
     members = membership_of(group, len(scores), names, frequency)
-    check_open_fraction(confidence, "confidence")
     reference_code = reference_code_of(members, reference)
     moments = [_moments(scores, members, code) for code in range(len(members.names))]
 
@@ -357,14 +336,14 @@ def score_disparity(
         return ScoreDisparity(
             group=members.names[code],
             is_reference=is_reference,
-            n_people=members.count(people[code]),
+            n_people=int(people[code]),
             n_effective=n_effective,
             mean_score=group_mean(members, code, scores, confidence),
             standard_deviation=float(np.sqrt(moments[code].variance)),
             standardized_mean_difference_group_minus_reference=difference,
             ks_distance=distance.value,
             ks_p_value=distance.p_value,
-            is_small_group=n_effective < small_group,
+            is_small_group=n_effective < SMALL_GROUP,
             note=distance.note,
         )
 
@@ -409,8 +388,6 @@ def _kolmogorov_smirnov(scores: Floats, members: Membership, code: int, referenc
     if not weights.any():
         return not_estimable(nobody_in(members, code))
     distance = ks_distance(scores, weights, reference_weights)
-    if members.is_soft:
-        return Estimate(distance, note="no p-value: the Kolmogorov-Smirnov test needs known membership")
     n, n_reference = members.n_effective(code), members.n_effective(reference)
     if members.weights.is_simple and max(n, n_reference) <= _MOST_EXACT_KS:
         first, second = (np.repeat(scores, w.astype(np.int64)) for w in (weights, reference_weights))

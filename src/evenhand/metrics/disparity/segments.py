@@ -18,6 +18,7 @@ from statsmodels.stats.contingency_tables import StratifiedTable
 
 from evenhand.arrays import Bools, Floats, Ints
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.checking import SMALL_GROUP
 from evenhand.metrics.adjustment import holm
 from evenhand.metrics.disparity.intervals import (
     cornfield,
@@ -27,7 +28,7 @@ from evenhand.metrics.disparity.intervals import (
     rate_estimate,
     reference_code_of,
 )
-from evenhand.metrics.estimate import Estimate, Plain, RowWeights, binary_values, check_open_fraction, not_estimable
+from evenhand.metrics.estimate import Estimate, Plain, RowWeights, not_estimable
 
 # A control column with more values is a measurement, which should be binned first.
 _MOST_SEGMENTS = 200
@@ -89,7 +90,6 @@ def segmented_approvals(
     frequency: ArrayLike | RowWeights | None = None,
     reference: str | None = None,
     confidence: float = 0.95,
-    small_group: int = 30,
 ) -> list[SegmentedApproval]:
     """Compare each group with the reference group within segments, and over all segments (Cochran-Mantel-Haenszel).
 
@@ -112,14 +112,8 @@ def segmented_approvals(
     >>> rows[0].segments[1].note
     'not informative: everyone has the same decision'
     """
-    approved = binary_values(decision, "decision")
+    approved = np.asarray(decision).astype(np.int64)
     members = membership_of(group, len(approved), names, frequency)
-    if members.codes is None:
-        raise InvalidInputError(
-            "Approvals within segments need known group membership, got probabilities: the Cochran-Mantel-Haenszel "
-            "test counts whole people; pass group codes, or compare each segment alone with `approval_disparity`."
-        )
-    check_open_fraction(confidence, "confidence")
     segment_names, segments = _segments(segment, len(approved))
     reference_code = reference_code_of(members, reference)
     n_groups = len(members.names)
@@ -137,7 +131,7 @@ def segmented_approvals(
     for code in (code for code in range(n_groups) if code != reference_code):
         two = [code, reference_code]
         parts = zip(segment_names, counts[:, two], worth[:, two], strict=True)
-        segment_rows = tuple(_segment_row(*part, confidence, small_group) for part in parts)
+        segment_rows = tuple(_segment_row(*part, confidence) for part in parts)
         names_of_two = members.names[code], members.names[reference_code]
         effect = 1.0
         if members.weights.clusters is not None:
@@ -217,7 +211,7 @@ def _segmented(
     )
 
 
-def _segment_row(name: str, counts: Ints, worth: Floats, confidence: float, small_group: int) -> SegmentApproval:
+def _segment_row(name: str, counts: Ints, worth: Floats, confidence: float) -> SegmentApproval:
     """One segment, from numbers of people, and effective ones, by side (group, reference) and decision."""
     (denied1, x1), (denied0, x0) = worth.tolist()
     n1, n0 = denied1 + x1, denied0 + x0
@@ -228,7 +222,7 @@ def _segment_row(name: str, counts: Ints, worth: Floats, confidence: float, smal
     ratio = odds_ratio = not_estimable(reason)
     if not empty:
         ratio, odds_ratio = (interval(x1, n1, x0, n0, confidence) for interval in (koopman, cornfield))
-    small = f"fewer than {small_group} people on a side" if min(n1, n0) < small_group and not reason else ""
+    small = f"fewer than {SMALL_GROUP} people on a side" if min(n1, n0) < SMALL_GROUP and not reason else ""
     return SegmentApproval(
         segment=name,
         n_people_group=int(counts[0].sum()),
