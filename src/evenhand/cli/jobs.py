@@ -53,12 +53,8 @@ def read_given(
     taken = [*ids, *(name for name in others if is_beside and name == plan.base_values)]
     patterns = plan.attributions or (("*",) if second is not None else ())
     columns = attribution_columns(patterns, [name for name in others or names if name not in taken])
-    own = (
-        *(name for name in (scores, base) if isinstance(name, str)),
-        *codes,
-        *(columns.values() if not others else ()),
-    )
-    needed = list(dict.fromkeys(own))
+    single = [name for name in (scores, base) if isinstance(name, str)]
+    needed = list(dict.fromkeys([*single, *codes, *(columns.values() if second is None else ())]))
     inputs = _inputs(list(columns), names, plan) if columns else None
     people, notes = _applicants(path, replace(plan, drop=(*plan.drop, *needed)), inputs)
     dropped = [name for name in people.columns.get("dropped", ()) if name not in needed]
