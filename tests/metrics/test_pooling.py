@@ -8,8 +8,8 @@ import statsmodels.api as sm
 from scipy import stats
 from statsmodels.imputation.bayes_mi import MI
 
-from evenhand.metrics.disparity.intervals import weighted_mean
 from evenhand.metrics.estimate import Estimate, not_estimable
+from evenhand.metrics.intervals import weighted_mean
 from evenhand.metrics.pooling import DrawnEstimate, pool, pooled_influence, rubin
 
 

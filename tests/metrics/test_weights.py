@@ -15,8 +15,8 @@ from evenhand.metrics.disparity import (
     score_disparity,
     segmented_approvals,
 )
-from evenhand.metrics.disparity.intervals import cornfield, effective_counts, koopman, newcombe, wilson
 from evenhand.metrics.estimate import RowWeights, effective_number_of_people, row_weights
+from evenhand.metrics.intervals import cornfield, effective_counts, koopman, newcombe, wilson
 from evenhand.metrics.outcomes import auc_interval, group_outcomes, outcome_metrics
 
 

@@ -29,8 +29,8 @@ from evenhand.inputs.validation import (
     is_number_column,
 )
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.disparity.intervals import membership_of, reference_code_of
 from evenhand.metrics.estimate import Plain, check_open_fraction, not_estimable
+from evenhand.metrics.intervals import membership_of, reference_code_of
 from evenhand.metrics.regressions import Controls, GroupEffect, Method, group_effect, is_binary
 from evenhand.system.threads import one_thread_each
 

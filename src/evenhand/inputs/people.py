@@ -65,8 +65,8 @@ class Columns(ColumnOptions):
     favorable: str | None = None
     outcomes: tuple[str, ...] = ()
     probabilities: tuple[str, ...] = ()
-    groups: Mapping[str, str]
-    bands: Mapping[str, Sequence[float]]
+    groups: Mapping[str, str] = field(default_factory=dict)
+    bands: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
     @classmethod
     def among(

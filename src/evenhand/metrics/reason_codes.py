@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints, Sums
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.disparity.approvals import contrast_counts, contrast_groups, no_contrast
-from evenhand.metrics.disparity.intervals import Membership, group_rate, rate_estimate
+from evenhand.metrics.disparity import contrast_counts, contrast_groups, no_contrast
 from evenhand.metrics.estimate import Estimate, Plain, RowWeights
 from evenhand.metrics.excess import ROUNDING
+from evenhand.metrics.intervals import Membership, group_rate, rate_estimate
 
 Place: TypeAlias = Literal["first", "any"]
 

@@ -61,15 +61,6 @@ def plain_text(text: object) -> str:
     return _NOT_IN_XML.sub(lambda found: ascii(found[0])[1:-1], str(text))
 
 
-@dataclass(frozen=True)
-class Grid:
-    """A table in the form of a document: headings, rows of cells, and whether each column holds numbers."""
-
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    is_number: Sequence[bool]
-
-
 def open_word(template: str | os.PathLike[str] | None = None) -> WordDocument:
     """An empty document, or a template with its body, headers, footers and styles.
 
@@ -221,11 +212,11 @@ class WordDocument:
         (properties,) = run._r.xpath(".//wp:docPr")
         properties.set("descr", plain_text(description))
 
-    def table(self, grid: Grid, description: str) -> None:
+    def table(self, grid: ShownTable, description: str) -> None:
         """A table whose headings are repeated on every page."""
-        texts = [list(map(plain_text, row)) for row in (grid.heads, *grid.rows)]
+        texts = [list(map(plain_text, row)) for row in (grid.columns, *grid.rows)]
         widths = _widths(texts, grid.is_number, self.width)
-        table = self.word.add_table(rows=0, cols=len(grid.heads), style=TABLE)
+        table = self.word.add_table(rows=0, cols=len(grid.columns), style=TABLE)
         table.autofit = False
         style = self.word.styles[CELL].style_id  # looked up once: python-docx searches all styles each time
         properties = table._tbl.tblPr
@@ -509,7 +500,7 @@ class _Numbered:
 
     key: tuple[str, str]
     caption: str
-    grids: Sequence[Grid]
+    grids: Sequence[ShownTable]
     note: str = ""
 
 
@@ -550,7 +541,7 @@ def _front(found: Finding) -> Iterator[_Block]:
     heads, kept = ("question", "answer", "size, with 95% interval"), [0, 1, 2]
     if not any(row[1] for row in rows):
         heads, kept = ("metric", "", "value"), [0, 2]
-    grid = Grid([heads[k] for k in kept], [[row[k] for k in kept] for row in rows], [False] * len(kept))
+    grid = ShownTable([heads[k] for k in kept], [[row[k] for k in kept] for row in rows], [False] * len(kept))
     yield _Numbered(("Answers", "Answers"), "The answers", (grid,))
     yield from (_Text(sentence, lead=f"{name}." if name else "") for name, sentence in found.sentences)
     if found.warnings:
@@ -576,7 +567,7 @@ def _section(section: frame.Section, *, is_titled: bool) -> Iterator[_Block]:
 
 
 def _facts(caption: str, rows: Sequence[tuple[str, str]], heads: tuple[str, str] = ("item", "value")) -> _Numbered:
-    return _Numbered((caption, caption), caption, (Grid(heads, rows, (False, False)),))
+    return _Numbered((caption, caption), caption, (ShownTable(heads, rows, (False, False)),))
 
 
 def _numbered(table: Table) -> _Numbered:
@@ -592,23 +583,23 @@ def _key(table: Table) -> tuple[str, str]:
     return table.name, table.caption
 
 
-def _grids(found: ShownTable) -> Sequence[Grid]:
+def _grids(found: ShownTable) -> Sequence[ShownTable]:
     """A table in the form for printed pages.
 
     Up to seven columns are unchanged. With more, intervals go below their estimates; with still more, records are
     placed side by side, a few per table, with a row for each column.
     """
     if len(found.columns) <= _MOST_COLUMNS:
-        return (Grid(found.columns, found.rows, found.is_number),)
+        return (ShownTable(found.columns, found.rows, found.is_number),)
     heads, *rows = (_joined(found.columns, row) for row in (found.columns, *found.rows))
     kept = [place for place, head in enumerate(found.columns) if head != INTERVAL]
     if len(heads) <= _MOST_COLUMNS + 1:
-        return (Grid(heads, rows, [found.is_number[place] for place in kept]),)
+        return (ShownTable(heads, rows, [found.is_number[place] for place in kept]),)
     n_parts, grids = math.ceil(len(rows) / _MOST_ACROSS), []
     for k in range(n_parts):
         part = rows[k * len(rows) // n_parts : (k + 1) * len(rows) // n_parts]
         first, *sideways = ([head, *(row[place] for row in part)] for place, head in enumerate(heads))
-        grids.append(Grid(first, sideways, [False] * len(first)))
+        grids.append(ShownTable(first, sideways, [False] * len(first)))
     return grids
 
 

@@ -36,19 +36,12 @@ def _drawing(chart: Any, include: Any = None, exclude: Any = None) -> dict[str, 
     return {"image/svg+xml": svg_of(specification(chart))}
 
 
-class _Chart(alt.Chart):
-    _repr_mimebundle_ = _drawing
-
-
-class _LayerChart(alt.LayerChart):
-    _repr_mimebundle_ = _drawing
-
-
 def drawn_offline(chart: alt.Chart) -> alt.Chart:
     """The same chart, which notebooks show without a network."""
     shown = chart.copy(deep=False)
     # Altair keeps what is set on a chart as a part of its specification.
-    object.__setattr__(shown, "__class__", _Chart if type(chart) is alt.Chart else _LayerChart)
+    offline = type(type(chart).__name__, (type(chart),), {"_repr_mimebundle_": _drawing})
+    object.__setattr__(shown, "__class__", offline)
     return shown
 
 

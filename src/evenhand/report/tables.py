@@ -173,11 +173,11 @@ class ShownTable:
     The interval of an estimate is in the column after it, whose heading is `INTERVAL`.
     """
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    is_number: tuple[bool, ...]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    is_number: Sequence[bool]
     caption: str = ""
-    is_long: tuple[bool, ...] = ()
+    is_long: Sequence[bool] = ()
 
 
 def value_of(column: Column, record: Record) -> Any:

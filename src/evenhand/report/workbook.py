@@ -177,12 +177,13 @@ _KINDS: dict[str, Kind] = {
     "q_value": "p",
     "sample_weight": "number",
 }
+_OF_START: dict[str, Kind] = {"share": "share", "reason": "text"}  # of a column for each place, such as share_1
 _STRONG = ("q value", EVIDENCE)
 
 
 def _columns(table: pd.DataFrame, *more: tuple[str, Kind]) -> tuple[tuple[str, Kind], ...]:
-    names = [str(name) for name in table.columns]
-    return (*((name.replace("_", " "), _KINDS.get(name, "number")) for name in names), *more)
+    kinds = {str(name): _OF_START.get(str(name).partition("_")[0], "number") for name in table.columns}
+    return (*((name.replace("_", " "), _KINDS.get(name, kind)) for name, kind in kinds.items()), *more)
 
 
 def _cases(cases: pd.DataFrame) -> Sheet:
@@ -199,12 +200,7 @@ def _reasons(reasons: pd.DataFrame) -> Sheet:
     about = "The principal reasons of each person with an unfavorable decision, the strongest first."
     if len(reasons) > MAX_PAIRS:
         about += f" Only the first {MAX_PAIRS:,} of {len(reasons):,} declined people are shown."
-    of_start: dict[str, Kind] = {"share": "share", "reason": "text"}
-    names = [str(name) for name in reasons.columns]
-    columns = [
-        (name.replace("_", " "), _KINDS[name] if name in _KINDS else of_start[name.partition("_")[0]]) for name in names
-    ]
-    return Sheet("Reasons", about, columns, _plain_rows(reasons.iloc[:MAX_PAIRS]))
+    return Sheet("Reasons", about, _columns(reasons), _plain_rows(reasons.iloc[:MAX_PAIRS]))
 
 
 def _pairs(pairs: pd.DataFrame, left_out: str) -> Sheet:

@@ -23,7 +23,6 @@ from evenhand.report.drawing import (
     STEP,
     chart_of,
     check_any,
-    estimate_row,
     finished,
     forest,
     labels_of,
@@ -151,10 +150,8 @@ def weight_table(summary: Summary) -> Table:
 def drivers(data: Summary) -> alt.Chart:
     """Each feature's contribution to the excess, with 95% intervals; the largest ones."""
     found = sorted(evidence_of(data)["features"], key=lambda f: -size_of(f["estimate"]["value"]))
-    rows = [estimate_row(f["feature"], f["estimate"]) for f in found[:MOST_FEATURES]]
-    return forest(
-        rows, "Contribution to the excess", "Points with 95% intervals: contribution of each feature to the excess."
-    )
+    rows = [(f["feature"], f["estimate"]) for f in found[:MOST_FEATURES]]
+    return forest(rows, "Contribution to the excess", "contribution of each feature to the excess.")
 
 
 def shares(data: Summary) -> alt.Chart:
@@ -175,15 +172,13 @@ def weights(data: Summary) -> alt.Chart:
     found.sort(key=lambda w: -abs(w["estimate"]["value"]) / max(w["estimate"]["standard_error"] or 0.0, 1e-9))
     several = len({(w["group"], w["other_group"]) for w in found}) > 1
     rows = [
-        estimate_row(f"{w['feature']}: {w['group']} − {w['other_group']}" if several else w["feature"], w["estimate"])
+        (f"{w['feature']}: {w['group']} − {w['other_group']}" if several else w["feature"], w["estimate"])
         for w in found[:MOST_FEATURES]
     ]
     title = "Difference in weights, minus placebo pairs"
     if found and not several:
         title = f"Weight, {shortened(found[0]['group'], 16)} minus {shortened(found[0]['other_group'], 16)}"
-    return forest(
-        rows, title, "Points with 95% intervals: difference between two groups in the weight of each feature."
-    )
+    return forest(rows, title, "difference between two groups in the weight of each feature.")
 
 
 def _drivers(data: Summary) -> str:

@@ -153,13 +153,12 @@ def reason_rates(data: Summary) -> alt.Chart:
     frequent = list(dict.fromkeys(row["reason"] for row in rates))[:_MOST_REASONS]
     return forest(
         [
-            {**row["rate"], "label": row["reason"], "series": label_of(row["group"]), "people": row["n"]}
+            (row["reason"], {**row["rate"], "series": label_of(row["group"]), "people": row["n"]})
             for row in rates
             if row["reason"] in frequent
         ],
         "Share of declined people with the reason",
-        "Points with 95% intervals: share of declined people of each group who are given each reason, the most "
-        "frequent reasons first.",
+        "share of declined people of each group who are given each reason, the most frequent reasons first.",
         percent_axis=True,
         series=list(dict.fromkeys(label_of(row["group"]) for row in rates)),
     )

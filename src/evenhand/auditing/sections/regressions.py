@@ -118,23 +118,15 @@ def coefficients(data: Summary) -> alt.Chart:
         interval = f" ({effect['low']:.4g} to {effect['high']:.4g})" if "low" in ends else ""
         shown = f"{effect['value']:.4g}{interval}"
         controls = _CONTROLS[row["controls"]]
-        point = {
-            "label": label,
-            "series": controls,
-            "low": None,
-            "high": None,
-            "shown": shown,
-            "people": effect["n_people"],
-        }
-        rows.append(point | ends)
+        rows.append((label, {"series": controls, "shown": shown, "people": effect["n_people"], **ends}))
     check_any(rows, "no regression could be estimated")
-    names = list(dict.fromkeys(row["label"] for row in rows))[:_MOST_LINES]
+    names = list(dict.fromkeys(label for label, _ in rows))[:_MOST_LINES]
     group = "Group" if several else shortened(found["rows"][0]["group"], 16)
     return forest(
-        [row for row in rows if row["label"] in names],
+        [row for row in rows if row[0] in names],
         f"{group} minus {shortened(found['reference'], 16)}, standard deviations",
-        "Points with 95% intervals: effect of the group on each outcome, as more is held equal.",
-        series=[words for words in _CONTROLS.values() if any(row["series"] == words for row in rows)],
+        "effect of the group on each outcome, as more is held equal.",
+        series=[words for words in _CONTROLS.values() if any(row["series"] == words for _, row in rows)],
         legend="held equal",
     )
 

@@ -13,7 +13,6 @@ from evenhand.report.drawing import (
     MOST_FEATURES,
     NothingToDrawError,
     chart_of,
-    estimate_row,
     finished,
     forest,
     guide_x,
@@ -149,7 +148,7 @@ def _share_of_shuffles(shuffles: Mapping[str, Any], p_value: float) -> str:
     return f"{count(n_as_large) if n_as_large else 'none'} of {count(n)} shuffles{share}"
 
 
-def _shuffle_table(summary: Summary, name: str, *, is_input: bool) -> Table:
+def _shuffle_table(summary: Summary, *, is_input: bool) -> Table:
     try:
         gap, shuffles = _shuffles(summary, is_input=is_input)
     except NothingToDrawError:
@@ -159,17 +158,8 @@ def _shuffle_table(summary: Summary, name: str, *, is_input: bool) -> Table:
         records = _bars(shuffles)
     columns = (Column("from", places=4), Column("to", places=4), Column("share of shuffles", "share", "share"))
     caption = f"Shares of shuffles by what they make of {part}."
+    name = "Shuffled input" if is_input else "Shuffled gap"
     return Table(name, caption, columns, records, if_empty=NO_EVIDENCE, needs=("inputs",) if is_input else ())
-
-
-def shuffled_gap_table(summary: Summary) -> Table:
-    """The score gap after reshuffling the groups."""
-    return _shuffle_table(summary, "Shuffled gap", is_input=False)
-
-
-def shuffled_input_table(summary: Summary) -> Table:
-    """The part of the clearest input after reshuffling the groups."""
-    return _shuffle_table(summary, "Shuffled input", is_input=True)
 
 
 def _histogram(summary: Summary, *, is_input: bool) -> alt.Chart:
@@ -214,13 +204,13 @@ def score_gap(data: Summary) -> alt.Chart:
     gap = largest_gap(data)
     inputs = sorted(gap["features"], key=lambda f: -size_of(f["value"]))[:MOST_FEATURES]
     rows = [
-        estimate_row("all inputs together" if inputs else "in total", gap["total"]),
-        *(estimate_row(f["feature"], f) for f in inputs),
+        ("all inputs together" if inputs else "in total", gap["total"]),
+        *((f["feature"], f) for f in inputs),
     ]
     return forest(
         rows,
         _axis(data, gap),
-        "Points with 95% intervals: score gap at equal finances, in total and through each input.",
+        "score gap at equal finances, in total and through each input.",
     )
 
 
@@ -279,12 +269,18 @@ class ScoreGap(Section):
     answers, more = ("score_gap", "inputs"), "How far chance alone moves the gap, and the gap within segments"
     charts = (
         AuditChart(score_gap, "Score gap at equal finances", _score_gap, score_gap_table, is_wide=True),
-        AuditChart(shuffled_gap, "The gap among reshuffled groups", _shuffled_gap, shuffled_gap_table, is_detail=True),
+        AuditChart(
+            shuffled_gap,
+            "The gap among reshuffled groups",
+            _shuffled_gap,
+            lambda s: _shuffle_table(s, is_input=False),
+            is_detail=True,
+        ),
         AuditChart(
             shuffled_input,
             "The clearest input among reshuffled groups",
             _shuffled_input,
-            shuffled_input_table,
+            lambda s: _shuffle_table(s, is_input=True),
             is_detail=True,
         ),
     )

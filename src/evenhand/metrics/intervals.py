@@ -30,27 +30,28 @@ from evenhand.metrics.estimate import (
     student_quantile,
 )
 
+CONFIDENCE = 0.95
 _ROUNDING = 1e-12  # of effective counts, as a share of them
 
 
-def wilson(x: float, n: float, confidence: float) -> tuple[float, float]:
+def wilson(x: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Both ends of the interval of a rate of x in n (Wilson 1927)."""
     low, high = proportion_confint(x, n, alpha=1 - confidence, method="wilson")
     return (0.0 if x == 0 else float(low)), (1.0 if x == n else float(high))
 
 
-def rate_estimate(x: float, n: float, confidence: float, absent: str = "") -> Estimate:
+def rate_estimate(x: float, n: float, confidence: float = CONFIDENCE, absent: str = "") -> Estimate:
     """A rate of x in n with Wilson's interval; `absent` says why there is no one."""
     return Estimate(x / n, *wilson(x, n, confidence)) if n else not_estimable(absent)
 
 
-def newcombe(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
+def newcombe(x1: float, n1: float, x0: float, n0: float, confidence: float = CONFIDENCE) -> Estimate:
     """Difference of rates with the hybrid score interval (Newcombe 1998, method 10)."""
     low, high = confint_proportions_2indep(x1, n1, x0, n0, method="newcomb", compare="diff", alpha=1 - confidence)
     return Estimate(x1 / n1 - x0 / n0, float(low), float(high))
 
 
-def koopman(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
+def koopman(x1: float, n1: float, x0: float, n0: float, confidence: float = CONFIDENCE) -> Estimate:
     """Ratio of rates with the score interval (Koopman 1984): all ratios that a chi-square test does not reject."""
     if x0 == 0:
         return not_estimable("not estimable: no one in the reference group is approved")
@@ -74,7 +75,7 @@ def koopman(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Es
     return Estimate(value, low, float(np.exp(_crossing(chi_square, center, 1, level))))
 
 
-def cornfield(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
+def cornfield(x1: float, n1: float, x0: float, n0: float, confidence: float = CONFIDENCE) -> Estimate:
     """Odds ratio with the score interval and fixed margins (Cornfield 1956, without continuity correction)."""
     approved = x1 + x0
     least, most = max(0, approved - n0), min(approved, n1)
@@ -240,7 +241,7 @@ def standard_error(influence: Floats, weights: RowWeights) -> float:
     return float(np.sqrt(weights.variance(influence)))
 
 
-def group_mean(members: Membership, code: int, values: Floats, confidence: float) -> Estimate:
+def group_mean(members: Membership, code: int, values: Floats, confidence: float = CONFIDENCE) -> Estimate:
     """Weighted mean of the group with Student's interval on the effective number of people."""
     weights, times = members.column(code), members.times
     if not weights.any():
@@ -255,7 +256,7 @@ def group_mean(members: Membership, code: int, values: Floats, confidence: float
 
 
 def group_rate(
-    members: Membership, code: int, values: Ints, subset: NDArray[np.bool_], absent: str, confidence: float
+    members: Membership, code: int, values: Ints, subset: NDArray[np.bool_], absent: str, confidence: float = CONFIDENCE
 ) -> Estimate:
     """Share of 1s among the group's people in `subset`."""
     inside = members.column(code) * subset
