@@ -7,6 +7,7 @@ import os
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
@@ -207,26 +208,6 @@ def propose_financial(
 _WIDTH = 110
 
 
-@dataclass(frozen=True)
-class Choice:
-    """A key of the file.
-
-    Attributes
-    ----------
-    heading
-        What the key is about.
-    value
-        A string, strings, strings with a reason each, or yes; None if nothing can be proposed.
-    reason
-        Why this value was chosen; without a value, a question.
-    """
-
-    heading: str
-    key: str
-    value: str | bool | Sequence[str] | Mapping[str, str] | None
-    reason: str = ""
-
-
 def clean_text(cleaning: Mapping[str, object]) -> str:
     """The table [clean] of the file, with every line commented out; empty if there is nothing to clean.
 
@@ -251,49 +232,17 @@ def clean_text(cleaning: Mapping[str, object]) -> str:
     return "\n".join([*head, *lines]) + "\n" if lines else ""
 
 
-def config_text(source: str, choices: Sequence[Choice], looks: Sequence[str]) -> str:
-    """The text of the file.
-
-    Parameters
-    ----------
-    source
-        What was checked, for the first line.
-    choices
-        In order.
-    looks
-        Sentences on what to check before the audit.
-
-    Examples
-    --------
-    >>> choices = [Choice("The column of the outcome.", "label", "paid", "it has two values")]
-    >>> print(config_text("loans.csv", choices, []))
-    # Settings of an audit of loans.csv, proposed by `evenhand check`. Read each one and correct it.
-    <BLANKLINE>
-    # The column of the outcome.
-    # Proposed: it has two values.
-    label = "paid"
-    <BLANKLINE>
-    """
-    lines = [f"# Settings of an audit of {_plain(source)}, proposed by `evenhand check`. Read each one and correct it."]
-    for choice in choices:
-        lines += ["", *_comment_lines(choice.heading), *_lines_of(choice)]
-    if looks:
-        lines += ["", "# Check these before the audit:"]
-        lines += [line for sentence in looks for line in _comment_lines(f"- {sentence}")]
-    return "\n".join(lines) + "\n"
-
-
-def _lines_of(choice: Choice) -> list[str]:
-    value = choice.value
+def _setting(key: str, value: Any, reason: str) -> list[str]:
+    """The lines of a setting in TOML, proposed or to be filled in; a mapping is a list with a comment on each item."""
     if value is None:
-        question = choice.reason or "No column in the table looks suitable"
-        return [*_comment_lines(f"{question.rstrip('.')}: write the value after the equals sign."), f"# {choice.key} ="]
-    reason = _comment_lines(f"Proposed: {choice.reason}.") if choice.reason else []
+        question = reason or "No column in the table looks suitable"
+        return [*_comment_lines(f"{question.rstrip('.')}: write the value after the equals sign."), f"# {key} ="]
+    proposed = _comment_lines(f"Proposed: {reason}.") if reason else []
     if not isinstance(value, Mapping) or not value:
-        return [*reason, f"{choice.key} = {toml_value([] if isinstance(value, Mapping) else value)}"]
+        return [*proposed, f"{key} = {toml_value([] if isinstance(value, Mapping) else value)}"]
     cells = {f"{toml_value(name)},": _plain(why) for name, why in value.items()}
-    width = max(map(len, cells), default=0)
-    return [*reason, f"{choice.key} = [", *(f"  {cell:<{width}}  # {why}" for cell, why in cells.items()), "]"]
+    width = max(map(len, cells))
+    return [*proposed, f"{key} = [", *(f"  {cell:<{width}}  # {why}" for cell, why in cells.items()), "]"]
 
 
 def _comment_lines(text: str) -> list[str]:
@@ -482,39 +431,38 @@ class CheckResult:
 
     def config(self) -> str:
         """The text of a TOML file for `evenhand audit --config`, with a comment on every setting."""
-        choices = [
-            Choice(
-                "The column of the true outcome.", "label", next(iter(_names(self.label)), None), _reason(self.label)
-            )
-        ]
+        source, dropped = _plain(self.source), self._dropped()
+        lines = [f"# Settings of an audit of {source}, proposed by `evenhand check`. Read each one and correct it."]
+
+        def choose(heading: str, key: str, value: Any, reason: str = "") -> None:
+            lines.extend(["", *_comment_lines(heading), *_setting(key, value, reason)])
+
+        label = next(iter(_names(self.label)), None)
+        choose("The column of the true outcome.", "label", label, _reason(self.label))
         if self.positive_label is not None or self.question:
-            about = "The value of the label that is good for the applicant."
-            choices.append(Choice(about, "positive_label", *(self.positive_label or (None, self.question))))
+            value, reason = self.positive_label or (None, self.question)
+            choose("The value of the label that is good for the applicant.", "positive_label", value, reason)
+        choose("The column of the protected attribute.", "group", _names(self.group) or None, _reason(self.group))
         about = "Columns on which two people must be similar to be comparable: the choice that matters most."
-        groups, finances = _names(self.group) or None, _names(self.financial) or None
-        choices += [
-            Choice("The column of the protected attribute.", "group", groups, _reason(self.group)),
-            Choice(about, "financial_features", finances, _reason(self.financial)),
-            Choice(
-                "Columns that are not inputs. If the model names its inputs, those are used.", "drop", self._dropped()
-            ),
-        ]
+        choose(about, "financial_features", _names(self.financial) or None, _reason(self.financial))
+        choose("Columns that are not inputs. If the model names its inputs, those are used.", "drop", dropped)
         if self.clusters is not None:
             about = "The column that says which rows are the same applicant's, who counts once."
-            choices.append(Choice(about, "clusters", self.clusters.columns[0], _reason(self.clusters)))
+            choose(about, "clusters", self.clusters.columns[0], _reason(self.clusters))
         n_groupless = 0 if self.groups is None else self.groups.n_missing
         if n_groupless or self.n_without_label:
-            about = "Leave out people without a label or group; the report counts them."
             reason = f"{self.n_without_label:,} people have no label and {n_groupless:,} no group"
-            choices.append(Choice(about, "drop_missing", True, reason))
-        if self.reading:
-            choices += [Choice("How you said to read the file.", key, value) for key, value in self.reading.items()]
-        dropped = set(self._dropped())
+            choose("Leave out people without a label or group; the report counts them.", "drop_missing", True, reason)
+        for key, value in self.reading.items():
+            choose("How you said to read the file.", key, value)
         looks = [p.sentence for p in self.problems if p.column not in dropped and p.severity != "note"]
-        return config_text(self.source, choices, looks) + (
-            "\n# The saved model. Without one, a plain network is fitted on 70% of the people and audited on the rest."
-            f'\n# model = "model.skops"\n{clean_text(self.clean)}'
+        if looks:
+            lines += ["", "# Check these before the audit:"]
+            lines += [line for sentence in looks for line in _comment_lines(f"- {sentence}")]
+        about = (
+            "# The saved model. Without one, a plain network is fitted on 70% of the people and audited on the rest."
         )
+        return "\n".join([*lines, "", about, '# model = "model.skops"', clean_text(self.clean)])
 
     def _dropped(self) -> dict[str, str]:
         """Columns that should not be inputs, and why."""
@@ -680,10 +628,7 @@ def _columns_of(values: Any, table: pd.DataFrame, what: str) -> pd.DataFrame:
 def _joined(columns: pd.DataFrame) -> pd.Series[str]:
     """The values of several columns as one text, missing if one of them is missing."""
     texts = [columns[name].astype(object).map(category_text, na_action="ignore") for name in columns.columns]
-    joined = texts[0]
-    for part in texts[1:]:
-        joined = joined + " & " + part
-    return joined
+    return reduce(lambda joined, part: joined + " & " + part, texts)
 
 
 def _names(proposal: Proposal | None) -> tuple[str, ...]:

@@ -49,8 +49,7 @@ from evenhand.report.labels import Labels
 from evenhand.report.markdown import audit_markdown
 from evenhand.report.memo import write_memo
 from evenhand.report.page import ShownReport, audit_card, audit_page, summary_records
-from evenhand.report.plots import Plots
-from evenhand.report.section import number, sheets_of
+from evenhand.report.section import Plots, number, sheets_of
 from evenhand.report.tables import Table, frame_of, name_in_code
 from evenhand.report.terminal import terminal_summary
 from evenhand.report.workbook import MAX_PAIRS as MAX_ROWS

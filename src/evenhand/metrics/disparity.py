@@ -710,12 +710,12 @@ def outcome_gaps(
         "true positive rate": (labels == 1, " with the favorable label"),
         "false positive rate": (labels == 0, " with the unfavorable label"),
     }
-    drawn: dict[str, _DrawnRates] = {}
+    drawn: dict[str, _DrawnRate] = {}
     absent: dict[str, str] = {}
     for rate, (subset, who) in cells.items():
         people = members.sums(subset.astype(np.float64))
         if people.all():
-            drawn[rate] = _DrawnRates.of(approved, subset, members, n_draws, rng)
+            drawn[rate] = _drawn_rate(approved, subset, members, n_draws, rng)
         else:
             empty = [members.names[code] for code in np.flatnonzero(people == 0)]
             absent[rate] = f"not estimable: no one{who} in {', '.join(empty)}"
@@ -736,58 +736,53 @@ def outcome_gaps(
     return gaps
 
 
-@dataclass(frozen=True)
-class _DrawnRates:
-    """A rate of every group, its covariance over groups, and bootstrap draws.
+class _DrawnRate(NamedTuple):
+    """A rate of every group, how far apart every two are, with the error, and the largest distance of each draw.
 
-    `deviations` and `variances` are of shape (n_draws, G).
+    The distance is from what is true of the draw, in units of its error.
     """
 
     values: Floats
-    covariance: Floats
-    deviations: Floats
-    variances: Floats
-
-    @classmethod
-    def of(
-        cls, approved: Ints, subset: Bools, members: Membership, n_draws: int, rng: np.random.Generator
-    ) -> _DrawnRates:
-        values = members.sums(subset * approved) / members.sums(subset)
-        n_groups = len(values)
-        between = np.zeros((n_groups, n_groups))
-        if members.weights.clusters is not None:
-            columns = [members.column(code) * subset for code in range(n_groups)]
-            influences = np.stack([weighted_mean(approved, one, members.times)[1] for one in columns], axis=1)
-            between = members.weights.covariance(influences)
-        approvals, people = members.effective_counts(approved, subset)
-        drawn = np.maximum(np.rint(people), 1).astype(np.int64)
-        # Add half an approval and half a denial, so that a rate of 0 or 1 still varies.
-        rates = (approvals + 0.5) / (people + 1)
-        counts = rng.binomial(drawn, rates, size=(n_draws, n_groups))
-        redrawn = (counts + 0.5) / (drawn + 1)
-        independent = np.diag(rates * (1 - rates) / people)
-        covariance = np.where(np.eye(n_groups, dtype=bool), independent, between)  # clusters may have people of both
-        return cls(values, covariance, counts / drawn - rates, redrawn * (1 - redrawn) / drawn)
+    apart: Floats
+    error: Floats
+    largest: Floats
 
 
-def _gap(name: str, drawn: dict[str, _DrawnRates], members: Membership) -> GapEstimate:
+def _drawn_rate(
+    approved: Ints, subset: Bools, members: Membership, n_draws: int, rng: np.random.Generator
+) -> _DrawnRate:
     first, second = np.triu_indices(len(members.names), k=1)
 
     def apart_and_error(values: Floats, variances: Floats, covariance: Floats | float) -> tuple[Floats, Floats]:
         spread = variances[..., first] + variances[..., second] - 2 * covariance
         return np.abs(values[..., first] - values[..., second]), np.sqrt(np.maximum(spread, 1e-24))
 
-    largest, pairs = [], []
-    for rates in drawn.values():
-        distance, spread = apart_and_error(rates.deviations, rates.variances, 0.0)
-        largest.append((distance / spread).max(axis=1))
-        pairs.append(apart_and_error(rates.values, np.diag(rates.covariance), rates.covariance[first, second]))
+    between: Floats | float = 0.0
+    if members.weights.clusters is not None:  # which may have people of both groups
+        columns = [members.column(code) * subset for code in range(len(members.names))]
+        influences = np.stack([weighted_mean(approved, one, members.times)[1] for one in columns], axis=1)
+        between = members.weights.covariance(influences)[first, second]
+    approvals, people = members.effective_counts(approved, subset)
+    drawn = np.maximum(np.rint(people), 1).astype(np.int64)
+    # Add half an approval and half a denial, so that a rate of 0 or 1 still varies.
+    rates = (approvals + 0.5) / (people + 1)
+    counts = rng.binomial(drawn, rates, size=(n_draws, len(drawn)))
+    redrawn = (counts + 0.5) / (drawn + 1)
+    distance, spread = apart_and_error(counts / drawn - rates, redrawn * (1 - redrawn) / drawn, 0.0)
+    values = members.sums(subset * approved) / members.sums(subset)
+    apart, error = apart_and_error(values, rates * (1 - rates) / people, between)
+    return _DrawnRate(values, apart, error, (distance / spread).max(axis=1))
+
+
+def _gap(name: str, drawn: dict[str, _DrawnRate], members: Membership) -> GapEstimate:
+    largest = np.max([rate.largest for rate in drawn.values()], axis=0)
     # Near rates of 0 or 1, the draws barely vary: never narrower than the interval of a single difference.
-    critical = max(float(np.quantile(np.max(largest, axis=0), CONFIDENCE)), normal_quantile(CONFIDENCE))
-    apart, error = (np.stack(parts) for parts in zip(*pairs, strict=True))
-    which, place = divmod(int(apart.argmax()), len(first))
+    critical = max(float(np.quantile(largest, CONFIDENCE)), normal_quantile(CONFIDENCE))
+    apart, error = (np.stack([getattr(rate, part) for rate in drawn.values()]) for part in ("apart", "error"))
+    which, place = divmod(int(apart.argmax()), apart.shape[1])
     rate = list(drawn)[which]
-    low, high = sorted((int(first[place]), int(second[place])), key=lambda code: drawn[rate].values[code])
+    two = (int(codes[place]) for codes in np.triu_indices(len(members.names), k=1))
+    low, high = sorted(two, key=lambda code: drawn[rate].values[code])
     return GapEstimate(
         name=name,
         value=float(apart.max()),

@@ -10,7 +10,7 @@ import os
 import re
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -480,18 +480,12 @@ def write_memo(
 # --- what the memo says, in order ---
 
 
-@dataclass(frozen=True)
-class _Heading:
-    text: str
-    level: int
-    is_on_new_page: bool = False
+def _heading(text: str, level: int, *, is_on_new_page: bool = False) -> _Block:
+    return lambda document: document.heading(text, level, is_on_new_page=is_on_new_page)
 
 
-@dataclass(frozen=True)
-class _Text:
-    text: str
-    style: str = TEXT
-    lead: str = ""
+def _text(text: str, style: str = TEXT, lead: str = "") -> _Block:
+    return lambda document: document.paragraph(text, style, lead=lead)
 
 
 @dataclass(frozen=True, eq=False)
@@ -504,7 +498,7 @@ class _Numbered:
     note: str = ""
 
 
-_Block: TypeAlias = _Heading | _Text | _Numbered | Panel
+_Block: TypeAlias = "Callable[[WordDocument], object] | _Numbered | Panel"
 
 
 def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
@@ -513,8 +507,8 @@ def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
     yield from _front(front.finding)
     data = summary["data"]
     groups = listed([f"{name} ({count(n)})" for name, n in data["groups"].items()], most=6)
-    yield _Heading("Purpose", 1, is_on_new_page=True)
-    yield _Text(
+    yield _heading("Purpose", 1, is_on_new_page=True)
+    yield _text(
         f"This memo records an audit of {shortened(data['model'])} on {count(data['n_people'])} people, by group: "
         f"{groups}. {_PURPOSE}"
     )
@@ -522,13 +516,13 @@ def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
     # On paper, nothing is folded.
     parts = [part for top in (*front.folded, *rest) for part in top.unfolded if part.id not in _ONLY_ON_PAGES]
     for title in ("Data", _METHOD, _FINDINGS, "Limits", _REPRODUCIBILITY, "Glossary"):
-        yield _Heading(title, 1)
+        yield _heading(title, 1)
         if title == _REPRODUCIBILITY:
-            yield _Text(_REPRODUCING)
+            yield _text(_REPRODUCING)
         elif title == _METHOD:
             paired = _PAIRED.format(label="" if lacking(summary, "labels") else _LABEL)
-            yield _Text(paired + ("" if lacking(summary, "excess") else _EXPLAINED))
-            yield _Text(_NO_FLOOR if summary["evidence"] is None else _FLOOR)
+            yield _text(paired + ("" if lacking(summary, "excess") else _EXPLAINED))
+            yield _text(_NO_FLOOR if summary["evidence"] is None else _FLOOR)
         for part in parts:
             if _PART_OF.get(part.id.removesuffix("-more"), _FINDINGS) == title:
                 yield from _section(part, is_titled=title in (_METHOD, _FINDINGS))
@@ -536,34 +530,34 @@ def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
 
 def _front(found: Finding) -> Iterator[_Block]:
     """The first page: headline, the questions, approvals, reservations, and what is not shown."""
-    yield _Text(f"{found.headline}.", SUBTITLE)
+    yield _text(f"{found.headline}.", SUBTITLE)
     rows = [(card.name, card.answer, "\n".join(card.texts)) for card in found.metrics]
     heads, kept = ("question", "answer", "size, with 95% interval"), [0, 1, 2]
     if not any(row[1] for row in rows):
         heads, kept = ("metric", "", "value"), [0, 2]
     grid = ShownTable([heads[k] for k in kept], [[row[k] for k in kept] for row in rows], [False] * len(kept))
     yield _Numbered(("Answers", "Answers"), "The answers", (grid,))
-    yield from (_Text(sentence, lead=f"{name}." if name else "") for name, sentence in found.sentences)
+    yield from (_text(sentence, lead=f"{name}." if name else "") for name, sentence in found.sentences)
     if found.warnings:
-        yield _Text("", lead="Read with care")
-        yield from (_Text(warning, BULLET) for warning in found.warnings)
-    yield _Text(found.limits, lead="What this does not show.")
+        yield _text("", lead="Read with care")
+        yield from (_text(warning, BULLET) for warning in found.warnings)
+    yield _text(found.limits, lead="What this does not show.")
 
 
 def _section(section: frame.Section, *, is_titled: bool) -> Iterator[_Block]:
     """A section of the page, in the page's order, without those folded in it."""
     if is_titled:
-        yield _Heading(section.title, 2)
-    yield from (_Text(text) for text in section.paragraphs)
+        yield _heading(section.title, 2)
+    yield from (_text(text) for text in section.paragraphs)
     if section.facts:
         yield _facts(section.title, section.facts)
     yield from section.panels
     yield from (_numbered(table) for table in section.tables)
-    yield from (_Text(note) for note in section.notes)
-    yield from (_Text(sentence, BULLET, f"{name}.") for name, sentence in section.points)
+    yield from (_text(note) for note in section.notes)
+    yield from (_text(sentence, BULLET, f"{name}.") for name, sentence in section.points)
     if section.words:
         yield _facts("Glossary", section.words, ("word", "meaning"))
-    yield from (_Text(line) for line in section.code.splitlines())
+    yield from (_text(line) for line in section.code.splitlines())
 
 
 def _facts(caption: str, rows: Sequence[tuple[str, str]], heads: tuple[str, str] = ("item", "value")) -> _Numbered:
@@ -622,7 +616,7 @@ def _with_tables_of_charts(blocks: list[_Block]) -> list[_Block]:
         if isinstance(block, Panel) and block.table is not None and block.table.records:
             behind.setdefault(_key(block.table), _numbered(block.table))
     added = [block for key, block in behind.items() if key not in known]
-    return [*blocks, _Heading("Appendix: tables behind the charts", 1), *added] if added else blocks
+    return [*blocks, _heading("Appendix: tables behind the charts", 1), *added] if added else blocks
 
 
 # --- how it is written ---
@@ -633,15 +627,12 @@ def _write(document: WordDocument, blocks: Sequence[_Block]) -> None:
     numbers = {block.key: number for number, block in enumerate(tables, 1)}
     figures = itertools.count(1)
     for block in blocks:
-        match block:
-            case _Heading():
-                document.heading(block.text, block.level, is_on_new_page=block.is_on_new_page)
-            case _Text():
-                document.paragraph(block.text, block.style, lead=block.lead)
-            case _Numbered():
-                _write_table(document, block, numbers.get(block.key))
-            case Panel():
-                _write_chart(document, block, figures, numbers)
+        if isinstance(block, _Numbered):
+            _write_table(document, block, numbers.get(block.key))
+        elif isinstance(block, Panel):
+            _write_chart(document, block, figures, numbers)
+        else:
+            block(document)
 
 
 def _write_table(document: WordDocument, table: _Numbered, number: int | None) -> None:

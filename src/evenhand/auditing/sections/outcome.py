@@ -669,7 +669,9 @@ def reliability(data: Summary) -> alt.Chart:
         ),
         base.mark_point(size=50, filled=True, opacity=1).encode(x=x, y=y, color=color, shape=shape, tooltip=tooltip),
     )
-    description = "observed rate by mean score for each group; calibrated scores lie on the diagonal."
+    description = (
+        "Points with 95% intervals: observed rate by mean score for each group; calibrated scores lie on the diagonal."
+    )
     return finished(alt.layer(*layers), description, 300)
 
 
