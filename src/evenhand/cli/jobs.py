@@ -138,7 +138,9 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
     with progress("reading", 2, after=PATIENCE) as advance:
         model = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
         advance("model")
-        features = None if model is None else _inputs_of(model, plan)
+        features: Sequence[str] | None = plan.columns
+        if model is None or plan.columns in ((), _AS_IS):
+            features = None if model is None else input_columns(model)
         everyone, notes = _applicants(path, plan, features)
         advance("people")
     people = _drawn(everyone, plan.random_state) if plan.quick else everyone
@@ -157,11 +159,6 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
 
 
 _AS_IS = ("as-is",)
-
-
-def _inputs_of(model: Any, plan: AuditPlan) -> Sequence[str] | None:
-    """Columns that the user or the model names as its inputs, in order; None if neither does."""
-    return input_columns(model) if plan.columns in ((), _AS_IS) else plan.columns
 
 
 def _unsettled(unsettled: Sequence[str], columns: Iterable[str] = ()) -> InvalidInputError:

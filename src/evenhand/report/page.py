@@ -161,10 +161,11 @@ def audit_page(
     review
         The applicants to look at first.
     """
-    has_pairs = sample is not None and _has_explorer(summary)
-    how = sample["how"] if has_pairs and sample is not None else None
+    if lacking(summary, "regimes", "probability", "labels"):
+        sample = None  # without regimes, there is nothing to explore
+    how = None if sample is None else sample["how"]
     parts = audit_sections(summary, sections, how, pairs_file, review)
-    pairs = explorer_data(summary, sample) if has_pairs and sample is not None else None
+    pairs = None if sample is None else explorer_data(summary, sample)
     return render("audit report", title or title_of(summary), parts, about=about_audit(summary), pairs=pairs)
 
 
@@ -294,11 +295,6 @@ def glossary(sections: Sequence[Section]) -> dict[str, str]:
     """The terms and their meaning, in alphabetical order."""
     words = GLOSSARY | {word: meaning for section in sections for word, meaning in section.words.items()}
     return dict(sorted(words.items(), key=lambda word: word[0].lower()))
-
-
-def _has_explorer(summary: Summary) -> bool:
-    """Whether pairs can be shown with decisions, scores and reasons."""
-    return not lacking(summary, "regimes", "probability", "labels")
 
 
 def _limits(summary: Summary) -> dict[str, str]:

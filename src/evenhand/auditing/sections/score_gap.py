@@ -252,10 +252,6 @@ def _shuffled_input(data: Summary) -> str:
     )
 
 
-def _unit_words(unit: str) -> str:
-    return "favorable decisions" if unit == "decision" else unit
-
-
 def _gap_numbers(estimate: Mapping[str, Any], sign: float) -> tuple[float, float, float]:
     """Value, standard error and degrees of freedom."""
     value, error, df = (number(estimate[name]) for name in ("value", "standard_error", "df"))
@@ -375,11 +371,15 @@ class ScoreGap(Section):
             groups = (other, group) if is_turned else (group, other)
             sign = -1.0 if is_turned else 1.0
             of_groups = f", {groups[0]} minus {groups[1]}"
-            for name, unit in (("total", ""), ("probability", "probability"), ("decision", "decision")):
+            for name, unit, words in (
+                ("total", "", gap["unit"]),
+                ("probability", "probability", "probability"),
+                ("decision", "decision", "favorable decisions"),
+            ):
                 yield AuditMetric(
                     gap_key(*groups, unit),
                     "score_gap",
-                    f"score gap in {_unit_words(unit or gap['unit'])}{of_groups}",
+                    f"score gap in {words}{of_groups}",
                     *_gap_numbers(gap[name], sign),
                     note=gap[name]["note"] if gap[name]["standard_error"] else "",
                     finding=None if unit else "score_gap",
