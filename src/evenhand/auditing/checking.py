@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,7 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from evenhand.auditing.reservations import with_associations
 from evenhand.exceptions import InvalidInputError
@@ -38,6 +37,7 @@ from evenhand.inputs.names import (
 )
 from evenhand.inputs.validation import as_table, category_text, check_columns, plain_name
 from evenhand.report.check_page import check_page, terminal_check
+from evenhand.report.terminal import as_text
 from evenhand.system.files import toml_value, write_text
 
 # --- proposals from names and values, and the configuration ---
@@ -487,9 +487,7 @@ class CheckResult:
 
     def __str__(self) -> str:
         """The table of columns, the problems and the proposals as plain text."""
-        console = Console(file=io.StringIO(), width=120, record=True)
-        console.print(self)
-        return console.export_text().rstrip()
+        return as_text(self)
 
     def __rich__(self) -> RenderableType:
         """The same, formatted for a terminal."""

@@ -13,7 +13,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.arrays import Ints, Keys, mixed_hash, person_hash, row_hash
-from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import is_number_column
 
 MOST_COPIES = 4
@@ -37,12 +36,6 @@ class Identity:
     person: Keys
     content: Keys
     is_given: bool = False
-
-    def __post_init__(self) -> None:
-        if self.person.shape != self.content.shape:
-            raise InvalidInputError(
-                f"Every row needs one identity, got {len(self.person)} identities for {len(self.content)} rows."
-            )
 
     @classmethod
     def of(cls, inputs: NDArray[np.floating], labels: ArrayLike, groups: ArrayLike, person: Keys | None) -> Identity:
