@@ -20,16 +20,9 @@ if TYPE_CHECKING:
     from evenhand.auditing.audit import audit, sensitivity
     from evenhand.auditing.checking import CheckResult, check
     from evenhand.auditing.given import audit_given
-    from evenhand.auditing.history import (
-        Change,
-        Comparison,
-        History,
-        Monitoring,
-        compare_audits,
-        monitor,
-        read_history,
-        read_result,
-    )
+    from evenhand.auditing.history.compare import Change, Comparison, compare_audits
+    from evenhand.auditing.history.monitoring import Monitoring, monitor
+    from evenhand.auditing.history.records import History, read_history, read_result
     from evenhand.auditing.options import AuditOptions, SegmentThresholds, StreamOptions
     from evenhand.auditing.pack import Verification, verify_pack
     from evenhand.auditing.regressions import Regressions, regressions
@@ -109,7 +102,9 @@ _HOME = {
         "auditing.audit": "audit sensitivity",
         "auditing.checking": "CheckResult check",
         "auditing.given": "audit_given",
-        "auditing.history": "Change Comparison History Monitoring compare_audits monitor read_history read_result",
+        "auditing.history.compare": "Change Comparison compare_audits",
+        "auditing.history.monitoring": "Monitoring monitor",
+        "auditing.history.records": "History read_history read_result",
         "auditing.options": "AuditOptions SegmentThresholds StreamOptions",
         "auditing.pack": "Verification verify_pack",
         "auditing.regressions": "Regressions regressions",

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score, roc_curve
 
 import evenhand as eh
-from evenhand.auditing.history.metrics import audit_metrics
+from evenhand.auditing.history.records import audit_metrics
 from evenhand.auditing.pack import run_metrics
 from evenhand.auditing.sections import SECTIONS, load_schema
 from evenhand.auditing.sections.roc import group_curve

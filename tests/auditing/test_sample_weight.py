@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
 from evenhand.arrays import quantiles_of_parts, weighted_quantiles_of_parts
-from evenhand.auditing.history.metrics import audit_metrics
+from evenhand.auditing.history.records import audit_metrics
 from evenhand.auditing.sections import SECTIONS, load_schema
 from evenhand.auditing.triples import _deviation
 from evenhand.exceptions import InvalidInputError

@@ -115,7 +115,7 @@ TABLE = pd.DataFrame(
         " income ": np.arange(60) % 13 + 0.5,
     }
 )
-COLUMNS = Columns("paid", ("sex",), tuple(TABLE.columns))
+COLUMNS = Columns(label="paid", group=("sex",), features=tuple(TABLE.columns))
 
 
 def test_they_are_left_out_with_a_sentence():

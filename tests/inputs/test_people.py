@@ -65,7 +65,7 @@ def test_wrong_names_are_refused(options, message):
 def test_whole_numbers_beside_gaps_are_still_the_favorable_value():
     """Gaps make a column of 0 and 1 one of 0.0 and 1.0; the favorable value is still 0."""
     table = pa.table({"default": [0.0, 1.0, None, 0.0], "sex": ["f", "m", "f", "m"], "income": [1.0, 2.0, 3.0, 4.0]})
-    columns = Columns("default", ("sex",), ("income",), positive_label="0", drop_missing=True)
+    columns = Columns(label="default", group=("sex",), features=("income",), positive_label="0", drop_missing=True)
     assert columns.people_of(table, "here").labels.tolist() == [1, 0, 1]
 
 

@@ -22,7 +22,6 @@ class People:
     decision: np.ndarray
     score: np.ndarray
     group: np.ndarray
-    shares: np.ndarray
     segment: np.ndarray
     nodes: np.ndarray
     p: np.ndarray
@@ -50,7 +49,6 @@ class People:
             decision=(score >= 0.5).astype(np.int64),
             score=score,
             group=group,
-            shares=rng.dirichlet(np.ones(3), n),
             segment=rng.choice(["s", "t"], n),
             nodes=np.column_stack([100 + np.arange(n), others[0], 50 + others[1]]),
             p=np.round(rng.random(n) ** 3, 3),
@@ -104,7 +102,7 @@ def other_names(people):
 def other_names_in_another_order(people):
     codes = np.array([2, 0, 1])  # of today's groups
     back = np.argsort(codes)
-    after = replace(people, group=codes[people.group], shares=people.shares[:, back], names=("k", "l", "m"))
+    after = replace(people, group=codes[people.group], names=("k", "l", "m"))
     return people, replace(after, identity=tuple(int(k) for k in back)), None, None
 
 
@@ -281,34 +279,27 @@ CATALOG: dict[str, list[Entry]] = {
     "statistical_parity_gap": [Entry(lambda p: outcomes.statistical_parity_gap(outcome_rows(p)), (*OF_GROUPS, TWICE))],
     "approval_disparity": [
         Entry(lambda p: disparity.approval_disparity(p.decision, p.group, **p.options), OF_GROUPS),
-        Entry(lambda p: disparity.approval_disparity(p.decision, p.shares, **p.options), OF_GROUPS),
     ],
     "approval_disparity_by_cutoff": [
         Entry(
-            lambda p, of=of: disparity.approval_disparity_by_cutoff(p.score, getattr(p, of), **p.options),
+            lambda p: disparity.approval_disparity_by_cutoff(p.score, p.group, **p.options),
             (*OF_GROUPS, UNITS),
             ("cutoff",),
         )
-        for of in ("group", "shares")
     ],
     "group_calibration": [
         Entry(lambda p: disparity.group_calibration(p.y, p.score, p.group, **p.options), OF_GROUPS),
     ],
-    "error_rates": [
-        Entry(lambda p, of=of: disparity.error_rates(p.y, p.decision, p.score, getattr(p, of), **p.options), OF_GROUPS)
-        for of in ("group", "shares")
-    ],
+    "error_rates": [Entry(lambda p: disparity.error_rates(p.y, p.decision, p.score, p.group, **p.options), OF_GROUPS)],
     "outcome_gaps": [
         Entry(
-            lambda p, of=of: disparity.outcome_gaps(p.y, p.decision, getattr(p, of), n_draws=200, **p.options),
+            lambda p: disparity.outcome_gaps(p.y, p.decision, p.group, n_draws=200, **p.options),
             OF_GROUPS,
             but=DRAWN_GROUPS,
         )
-        for of in ("group", "shares")
     ],
     "score_disparity": [
         Entry(lambda p: disparity.score_disparity(p.score, p.group, **p.options), OF_GROUPS),
-        Entry(lambda p: disparity.score_disparity(p.score, p.shares, **p.options), OF_GROUPS),
         Entry(
             lambda p: [
                 replace(row, mean_score=None) for row in disparity.score_disparity(p.score, p.group, **p.options)

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 import evenhand as eh
-from evenhand.auditing.history import compare_audits, monitor
+from evenhand.auditing.history.compare import compare_audits
+from evenhand.auditing.history.monitoring import monitor
 
 N = 2_050  # more pairs than the sample of the explorer holds
 FEATURES = ["income", "debt", "street"]

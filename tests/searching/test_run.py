@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import evenhand as eh
-from evenhand.auditing.history.metrics import audit_metrics
+from evenhand.auditing.history.records import audit_metrics
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.names import METRICS, SEARCHED
 from evenhand.searching import candidates as networks

@@ -6,8 +6,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import evenhand as eh
+from evenhand.auditing.checking import favorable_value
 from evenhand.inputs.names import protected_characteristic
-from evenhand.inputs.proposals import favorable_value
 from evenhand.metrics.proxies import proxy_screen
 
 pytestmark = pytest.mark.filterwarnings("default::evenhand.EvenhandWarning")

@@ -29,7 +29,6 @@ from evenhand.inputs.validation import Groups
 from evenhand.metrics.adjustment import correlation_of, holm, smallest_p_values
 from evenhand.metrics.cec import REGIMES
 from evenhand.metrics.disparity import GroupApproval, approval_disparity, outcome_gaps
-from evenhand.metrics.disparity.intervals import SOFT_NOTE
 from evenhand.metrics.estimate import (
     Estimate,
     normal_quantile,
@@ -82,6 +81,10 @@ _APPROVALS: dict[str, tuple[str, Scale, Scale]] = {
 }
 """For each comparison of approvals, its place in the table, the scale on which it is pooled, and the way back."""
 _NOT_SHOWN = ("approval_test", "approval_odds_ratio")
+_DRAWN_NOTE = (
+    "group membership is given as probabilities: counts are sums of probabilities, intervals are normal "
+    "approximations, and differences are understated or overstated if decisions depend on membership beyond them"
+)
 
 
 def with_first_draw(people: People, pool: People, random_state: int) -> tuple[People, People]:
@@ -436,7 +439,7 @@ def _pooled_outcome(outcome: Outcomes, pooled: Mapping[DrawKey, Pooled], expecte
         )
 
     approvals = replace(
-        table, is_probabilistic=True, groups=tuple(approval(row) for row in table.groups), note=SOFT_NOTE
+        table, is_probabilistic=True, groups=tuple(approval(row) for row in table.groups), note=_DRAWN_NOTE
     )
     return replace(
         outcome,

@@ -18,6 +18,7 @@ from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.encoding import CategoryColumn, TableEncoder
 from evenhand.inputs.people import People
+from evenhand.inputs.splitting import units_of
 from evenhand.inputs.validation import (
     Groups,
     as_clusters,
@@ -29,8 +30,8 @@ from evenhand.inputs.validation import (
     is_number_column,
 )
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.disparity.intervals import membership_of, reference_code_of
 from evenhand.metrics.estimate import Plain, check_open_fraction, not_estimable
+from evenhand.metrics.intervals import membership_of, reference_code_of
 from evenhand.metrics.regressions import Controls, GroupEffect, Method, group_effect, is_binary
 from evenhand.system.threads import one_thread_each
 
@@ -278,11 +279,7 @@ def regressions(
     if X is None:
         sets = {NO_CONTROLS: sets[NO_CONTROLS]}
     members = membership_of(groups.codes, n, groups.names, None)
-    same = None
-    if clusters is not None:
-        hashes = as_clusters(in_row_order(clusters, X, "clusters"), n)
-        # A row without a cluster is one person.
-        same = np.where(hashes == 0, n + np.arange(n), np.unique(hashes, return_inverse=True)[1])
+    same = None if clusters is None else units_of(as_clusters(in_row_order(clusters, X, "clusters"), n))
     reference = reference_code_of(members, reference_group)
     parts = as_splits(in_row_order(by, X, "by"), n)
     return regress(columns, groups, reference, same, sets, left_out, parts, confidence=confidence)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -64,7 +65,7 @@ def with_associations(
         if of_one is not None and of_one.auc > PERFECT_PROXY:
             predicted = predicted_group(of_one.auc_by_group)
             signs.append(Sign("predicts the group", f"alone predicts {predicted} with AUC {of_one.auc:.2f}"))
-        signed.append(column.with_signs(*signs))
+        signed.append(replace(column, signs=(*column.signs, *signs)))
     return tuple(signed), of_label
 
 

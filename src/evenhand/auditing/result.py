@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import io
 import math
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +16,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
-from rich.console import Console, RenderableType
+from rich.console import RenderableType
 
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.findings import findings_of, with_words
@@ -49,10 +48,9 @@ from evenhand.report.labels import Labels
 from evenhand.report.markdown import audit_markdown
 from evenhand.report.memo import write_memo
 from evenhand.report.page import ShownReport, audit_card, audit_page, summary_records
-from evenhand.report.plots import Plots
-from evenhand.report.section import number, sheets_of
+from evenhand.report.section import Plots, number, sheets_of
 from evenhand.report.tables import Table, frame_of, name_in_code
-from evenhand.report.terminal import terminal_summary
+from evenhand.report.terminal import as_text, terminal_summary
 from evenhand.report.workbook import MAX_PAIRS as MAX_ROWS
 from evenhand.report.workbook import write_workbook
 from evenhand.system.files import time_of_writing, write_atomically, write_text
@@ -192,9 +190,7 @@ class AuditReport:
 
     def __str__(self) -> str:
         """The summary as plain text."""
-        console = Console(file=io.StringIO(), width=120, record=True)
-        console.print(self)
-        return console.export_text().rstrip()
+        return as_text(self)
 
     def __rich__(self) -> RenderableType:
         """The summary for a terminal."""

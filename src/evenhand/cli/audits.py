@@ -46,7 +46,8 @@ from evenhand.system.threads import quick_imports
 if TYPE_CHECKING:
     import pandas as pd
 
-    from evenhand.auditing.history import Comparison, Monitoring
+    from evenhand.auditing.history.compare import Comparison
+    from evenhand.auditing.history.monitoring import Monitoring
     from evenhand.auditing.pack import Pack
     from evenhand.auditing.result import AuditResult
 
@@ -456,7 +457,7 @@ def report(
     Example, after `evenhand demo --no-open --out demo`:
       evenhand report demo/audit.json --title "Card model, yearly review" --owner "Retail credit" --memo --out review
     """
-    from evenhand.auditing.history import read_result
+    from evenhand.auditing.history.records import read_result
     from evenhand.system.files import written_together
 
     if plan.template is not None and not plan.memo:
@@ -641,7 +642,7 @@ def compare(
       evenhand demo --no-open --random-state 1 --out history/second
       evenhand compare history/*/audit.json --out comparison.html
     """
-    from evenhand.auditing.history import compare_audits
+    from evenhand.auditing.history.compare import compare_audits
 
     gates = [parse_gate(text) for text in fail_on or ()]
     names = _distinct_names(audits)
@@ -676,8 +677,8 @@ def monitor(
     Example, after the one of `evenhand compare`:
       evenhand monitor history --out monitoring.html
     """
-    from evenhand.auditing.history import monitor as watch
-    from evenhand.auditing.history import read_history
+    from evenhand.auditing.history.monitoring import monitor as watch
+    from evenhand.auditing.history.records import read_history
 
     gates = [parse_gate(text) for text in fail_on or ()]
     found = watch(read_history(folder), false_alarm_rate=false_alarm_rate)

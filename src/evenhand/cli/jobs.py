@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
-from functools import partial
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pandas as pd
 
 from evenhand import load_model
 from evenhand.auditing.audit import audit_people
@@ -16,7 +13,7 @@ from evenhand.auditing.fitted import audited_model, notes_on_label
 from evenhand.auditing.options import AuditOptions, GivenOptions, StreamOptions
 from evenhand.cli.options import AuditPlan, SearchPlan, TablePlan, TrainPlan, opened_table, part_of
 from evenhand.exceptions import DataFileError, InvalidInputError
-from evenhand.inputs.given import GivenColumns, attribution_columns, rows_by_id, rows_in_order
+from evenhand.inputs.given import attribution_columns, given_columns, rows_by_id, rows_in_order
 from evenhand.inputs.identity import fingerprint_file
 from evenhand.inputs.people import People, read_people
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
@@ -38,115 +35,55 @@ if TYPE_CHECKING:
 _SHOWN = 8
 
 
-@dataclass(frozen=True, eq=False)
-class ReadColumns:
-    """What was read from a file about everyone in it.
-
-    Attributes
-    ----------
-    columns
-        The role of each column.
-    frame
-        The columns of the applicants' file, one row for each of its rows.
-    beside
-        A second file with the attributions; None if there is none.
-    """
-
-    columns: GivenColumns
-    frame: pd.DataFrame
-    beside: _SecondFile | None
-
-    def of(self, people: People) -> dict[str, Any]:
-        """The columns of some people, as `audit_given` takes them."""
-        columns, own = self.columns, self.frame.iloc[people.kept].reset_index(drop=True)
-        base = columns.base_values
-        found = {
-            "scores": None if columns.scores is None else own[columns.scores],
-            "base_values": own[base] if isinstance(base, str) else base,
-            "reason_codes": own[list(columns.reason_codes)] if columns.reason_codes else None,
-        }
-        named, beside = columns.attributions, self.beside
-        if beside is None:
-            shap = None if named is None else own[list(named.values())].set_axis(list(named), axis=1)
-        elif beside.ids is None:
-            shap = rows_in_order(beside.frame, len(self.frame), people.kept, beside.where)
-        else:
-            assert people.ids is not None
-            shap = rows_by_id(beside.frame, beside.ids, people.ids, beside.where).drop(columns=beside.ids)
-        if beside is not None and beside.base_values is not None:
-            assert shap is not None
-            found["base_values"] = shap.pop(beside.base_values)
-        return {**found, "attributions": shap}
-
-
 def read_given(
-    path: Any,
-    plan: AuditPlan,
-    applicants: Callable[[AuditPlan, list[str] | None], tuple[People, tuple[str, ...]]],
-    second: RawTable | None = None,
-) -> tuple[People, ReadColumns, tuple[str, ...]]:
-    """Read the people of a file, the columns that replace a model, and notes on the reading.
+    path: Any, plan: AuditPlan, second: RawTable | None = None
+) -> tuple[People, Callable[[People], dict[str, Any]], tuple[str, ...]]:
+    """Read the people of a file, what `audit_given` takes for some of them, and notes on the reading.
 
-    If there are attributions, the model's inputs are the columns that have them.
-
-    Parameters
-    ----------
-    path
-        File of the applicants.
-    plan
-        The options.
-    applicants
-        Function that reads the people of the file, with the named features or with all columns that have no other role.
-    second
-        A second file with the attributions; None if there is none.
+    If there are attributions, in this file or a second one, the model's inputs are the columns that have them.
     """
     reading = part_of(plan, ReadOptions)
     raw = open_table(path, reading)
-    names = list(raw.schema.names)
-    beside = None if second is None else _SecondFile.of(second, plan, reading)
-    columns = GivenColumns.among(
-        names,
-        scores=plan.scores,
-        base_values=plan.base_values if beside is None or beside.base_values is None else None,
-        reason_codes=plan.reason_codes,
-        attributions=plan.attributions if beside is None else (),
-    )
-    features = columns.attributions if beside is None else beside.features
-    inputs = None if features is None else _inputs(list(features), names, plan)
-    people, notes = applicants(replace(plan, drop=(*plan.drop, *columns.needed)), inputs)
-    dropped = [name for name in people.columns.get("dropped", ()) if name not in columns.needed]
+    names, others = list(raw.schema.names), [] if second is None else list(second.schema.names)
+    is_beside = plan.base_values in others
+    scores, base, codes = given_columns(names, plan.scores, None if is_beside else plan.base_values, plan.reason_codes)
+    ids = []
+    if second is not None and plan.ids is not None:
+        ids = check_columns([plan.ids], others, "`ids` (--id), in the attributions file,")
+    taken = [*ids, *(name for name in others if is_beside and name == plan.base_values)]
+    patterns = plan.attributions or (("*",) if second is not None else ())
+    columns = attribution_columns(patterns, [name for name in others or names if name not in taken])
+    single = [name for name in (scores, base) if isinstance(name, str)]
+    needed = list(dict.fromkeys([*single, *codes, *(columns.values() if second is None else ())]))
+    inputs = _inputs(list(columns), names, plan) if columns else None
+    people, notes = _applicants(path, replace(plan, drop=(*plan.drop, *needed)), inputs)
+    dropped = [name for name in people.columns.get("dropped", ()) if name not in needed]
     people = replace(people, columns={**people.columns, "dropped": dropped})
-    frame = typed(raw, columns.needed or names[:1], reading).table.to_pandas()
     if inputs is not None:
         roles = {plan.label, plan.ids, plan.clusters, plan.decisions, *plan.group, *plan.by, *plan.drop}
-        rest = [name for name in names if name not in {*roles, *columns.needed, *inputs}]
+        rest = [name for name in names if name not in {*roles, *needed, *inputs}]
         more = f" and {len(rest) - _SHOWN} more" if len(rest) > _SHOWN else ""
         unused = f"Not used as inputs, because they have no attributions: {', '.join(map(repr, rest[:_SHOWN]))}{more}."
         notes = (*notes, unused) if rest else notes
-    return people, ReadColumns(columns, frame, beside), notes
+    frame = typed(raw, needed or names[:1], reading).table.to_pandas()
+    beside = None if second is None else typed(second, [*columns.values(), *taken], reading).table.to_pandas()
 
+    def of(some: People) -> dict[str, Any]:
+        own = rows = frame.iloc[some.kept].reset_index(drop=True)
+        if second is not None and beside is not None:
+            rows = (
+                rows_by_id(beside, ids[0], some.ids, second.where)
+                if ids and some.ids is not None
+                else rows_in_order(beside, len(frame), some.kept, second.where)
+            )
+        return {
+            "scores": None if scores is None else own[scores],
+            "base_values": rows[plan.base_values] if is_beside else own[base] if isinstance(base, str) else base,
+            "reason_codes": own[codes] if codes else None,
+            "attributions": rows[[*columns.values()]].set_axis([*columns], axis=1) if columns else None,
+        }
 
-@dataclass(frozen=True, eq=False)
-class _SecondFile:
-    """Attributions by feature from a second file, its columns of ids and base values, and its name."""
-
-    frame: pd.DataFrame
-    features: tuple[str, ...]
-    ids: str | None
-    base_values: str | None
-    where: str
-
-    @classmethod
-    def of(cls, raw: RawTable, plan: AuditPlan, reading: ReadOptions) -> _SecondFile:
-        names = list(raw.schema.names)
-        ids = None
-        if plan.ids is not None:
-            (ids,) = check_columns([plan.ids], names, "`ids` (--id), in the attributions file,")
-        base = plan.base_values if plan.base_values in names else None
-        beside = [name for name in (ids, base) if name is not None]
-        named = attribution_columns(plan.attributions or ("*",), [name for name in names if name not in beside])
-        table = typed(raw, [*named.values(), *beside], reading).table.to_pandas()
-        return cls(table.set_axis([*named, *beside], axis=1), tuple(named), ids, base, raw.where)
+    return people, of, notes
 
 
 def _inputs(features: Sequence[str], names: Sequence[str], plan: AuditPlan) -> list[str]:
@@ -201,7 +138,9 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
     with progress("reading", 2, after=PATIENCE) as advance:
         model = None if plan.model is None else load_model(plan.model, trust_pickle=plan.trust_pickle)
         advance("model")
-        features = None if model is None else _inputs_of(model, plan)
+        features: Sequence[str] | None = plan.columns
+        if model is None or plan.columns in ((), _AS_IS):
+            features = None if model is None else input_columns(model)
         everyone, notes = _applicants(path, plan, features)
         advance("people")
     people = _drawn(everyone, plan.random_state) if plan.quick else everyone
@@ -220,11 +159,6 @@ def audit_table(path: Any, plan: AuditPlan) -> AuditResult:
 
 
 _AS_IS = ("as-is",)
-
-
-def _inputs_of(model: Any, plan: AuditPlan) -> Sequence[str] | None:
-    """Columns that the user or the model names as its inputs, in order; None if neither does."""
-    return input_columns(model) if plan.columns in ((), _AS_IS) else plan.columns
 
 
 def _unsettled(unsettled: Sequence[str], columns: Iterable[str] = ()) -> InvalidInputError:
@@ -312,10 +246,10 @@ def _audit_given_table(path: Any, plan: AuditPlan) -> AuditResult:
     beside = None if plan.attributions_file is None else opened_table(plan.attributions_file, plan)
     files = _Files(data=path, attributions=beside)
     with progress("reading", 2, after=PATIENCE) as advance:
-        everyone, given, notes = read_given(path, plan, partial(_applicants, path), beside)
+        everyone, given, notes = read_given(path, plan, beside)
         advance("people")
         people = _drawn(everyone, plan.random_state) if plan.quick else everyone
-        columns = {**given.of(people), "decisions": people.decisions}
+        columns = {**given(people), "decisions": people.decisions}
         advance("columns")
     options = part_of(plan, AuditOptions)
     result = audit_given_people(people, columns, options, progress=True)

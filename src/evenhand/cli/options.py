@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import tomllib
 from collections.abc import Callable
 from dataclasses import Field, asdict, dataclass, field, fields, is_dataclass
 from pathlib import Path
@@ -12,9 +11,10 @@ from typing import Annotated, Any, TypeVar
 import typer
 
 from evenhand.auditing.options import AuditOptions, GivenOptions, ReportOptions, StreamOptions
-from evenhand.exceptions import InvalidInputError, did_you_mean, first_line
+from evenhand.exceptions import InvalidInputError, did_you_mean
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions, option
 from evenhand.searching.options import DEFAULT_KEEP, SearchOptions
+from evenhand.system.files import read_toml
 
 ALIASES = {
     "financial": "financial_features",
@@ -474,12 +474,7 @@ def _from_toml(path: Path | None, plan: type) -> dict[str, Any]:
     """The values that a file states, by the names of options."""
     if path is None:
         return {}
-    try:
-        settings: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidInputError(f"There is no file {str(path)!r}.") from None
-    except (ValueError, RecursionError) as error:  # a number of too many digits is no TOMLDecodeError
-        raise InvalidInputError(f"{str(path)!r} is not valid TOML: {first_line(error)}.") from None
+    settings = read_toml(path)
     kinds = {option.name: _kind(option) for option in fields(plan) if "help" in option.metadata}
     optional = {option.name for option in fields(plan) if str(option.type).endswith(" | None")}
     values: dict[str, Any] = {}

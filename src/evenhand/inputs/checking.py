@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -371,10 +371,6 @@ class ColumnCheck:
         """Whether one of the signs is of one of these kinds."""
         return any(sign.kind in kinds for sign in self.signs)
 
-    def with_signs(self, *signs: Sign) -> ColumnCheck:
-        """The same column with additional signs."""
-        return replace(self, signs=(*self.signs, *signs))
-
 
 def check_table(table: pd.DataFrame) -> tuple[ColumnCheck, ...]:
     """Each column of a table, in order."""
@@ -504,11 +500,6 @@ class GroupCheck:
     alike: tuple[tuple[str, ...], ...]
 
     @property
-    def are_many(self) -> bool:
-        """Whether there are more groups than an audit can compare."""
-        return len(self.counts) > MOST_GROUPS
-
-    @property
     def small(self) -> dict[str, int]:
         """Groups with too few people."""
         return {name: n for name, n in self.counts.items() if n < SMALL_GROUP}
@@ -517,7 +508,7 @@ class GroupCheck:
         """What is suspicious: a kind and a sentence each."""
         if len(self.counts) < 2:
             yield "one group", f"{self.name!r} has fewer than two groups, but at least two are needed to compare."
-        if self.are_many:
+        if len(self.counts) > MOST_GROUPS:
             yield (
                 "many groups",
                 f"{self.name!r} has {len(self.counts):,} values, too many for groups; combine them, or cut a number "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -269,53 +269,20 @@ def _columns(values: Any, n: int, name: str) -> pd.DataFrame:
 _ATTRIBUTIONS = "`attributions` (--attributions)"
 
 
-@dataclass(frozen=True)
-class GivenColumns:
-    """Columns of the applicants' file that replace a model.
-
-    Attributes
-    ----------
-    scores, base_values
-        Columns; None if there are none. A base value may also be a number.
-    reason_codes
-        Columns, first reason first.
-    attributions
-        The column of attributions of each feature, by feature; empty if they are in a different file or missing.
-    """
-
-    scores: str | None = None
-    base_values: str | float | None = None
-    reason_codes: tuple[str, ...] = ()
-    attributions: Mapping[str, str] | None = None
-
-    @classmethod
-    def among(
-        cls,
-        available: Sequence[str],
-        *,
-        scores: str | None,
-        base_values: str | None,
-        reason_codes: Sequence[str],
-        attributions: Sequence[str],
-    ) -> GivenColumns:
-        """Check names against the existing columns."""
-        if scores is not None:
-            (scores,) = check_columns([scores], available, "`scores` (--scores)")
-        codes = check_columns(reason_codes, available, "`reason_codes` (--reason-codes)") if reason_codes else []
-        base: str | float | None = base_values
-        if base_values is not None and base_values not in available:
-            try:
-                base = float(base_values)
-            except ValueError:
-                (base,) = check_columns([base_values], available, "`base_values` (--base-values)")
-        named = attribution_columns(attributions, available) if attributions else None
-        return cls(scores, base, tuple(codes), named)
-
-    @property
-    def needed(self) -> list[str]:
-        """Every column that is read, once; none of them is an input of the model."""
-        single = [name for name in (self.scores, self.base_values) if isinstance(name, str)]
-        return list(dict.fromkeys([*single, *self.reason_codes, *(self.attributions or {}).values()]))
+def given_columns(
+    available: Sequence[str], scores: str | None, base_values: str | None, reason_codes: Sequence[str]
+) -> tuple[str | None, str | float | None, list[str]]:
+    """The columns of scores, base values and reason codes, checked; a base value may also be a number."""
+    if scores is not None:
+        (scores,) = check_columns([scores], available, "`scores` (--scores)")
+    codes = check_columns(reason_codes, available, "`reason_codes` (--reason-codes)") if reason_codes else []
+    base: str | float | None = base_values
+    if base_values is not None and base_values not in available:
+        try:
+            base = float(base_values)
+        except ValueError:
+            (base,) = check_columns([base_values], available, "`base_values` (--base-values)")
+    return scores, base, codes
 
 
 def attribution_columns(named: Sequence[str], available: Sequence[str]) -> dict[str, str]:

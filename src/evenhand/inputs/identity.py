@@ -13,7 +13,6 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.arrays import Ints, Keys, mixed_hash, person_hash, row_hash
-from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import is_number_column
 
 MOST_COPIES = 4
@@ -37,12 +36,6 @@ class Identity:
     person: Keys
     content: Keys
     is_given: bool = False
-
-    def __post_init__(self) -> None:
-        if self.person.shape != self.content.shape:
-            raise InvalidInputError(
-                f"Every row needs one identity, got {len(self.person)} identities for {len(self.content)} rows."
-            )
 
     @classmethod
     def of(cls, inputs: NDArray[np.floating], labels: ArrayLike, groups: ArrayLike, person: Keys | None) -> Identity:
@@ -95,11 +88,7 @@ class Identity:
 
     def distinct_content(self) -> Keys:
         """The content, made unique by mixing in a number for rows with the same content."""
-        order = np.argsort(self.content, kind="stable")
-        ordered = self.content[order]
-        start = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]]) if len(order) else np.zeros(0, dtype=np.int64)
-        number = np.empty(len(order), dtype=np.int64)
-        number[order] = np.arange(len(order)) - np.repeat(start, np.diff(np.r_[start, len(order)]))
+        number = pd.Series(self.content).groupby(self.content, sort=False).cumcount().to_numpy().astype(np.int64)
         return np.where(number == 0, self.content, mixed_hash(self.content, number))
 
 
@@ -133,9 +122,6 @@ class KnownPeople:
             return np.full(len(people), -1, dtype=np.int64)
         place = np.minimum(np.searchsorted(self.keys, people.person), len(self.keys) - 1)
         return np.where(self.keys[place] == people.person, self.rows[place], -1)
-
-
-_CHUNK = 1 << 20
 
 
 def fingerprint_table(table: pd.DataFrame) -> str:
@@ -230,15 +216,13 @@ def fingerprint_numbers(*arrays: ArrayLike) -> str:
 def fingerprint_file(path: str | Path) -> str:
     """SHA-256 of a file's bytes; for a folder, of its files and their names."""
     path = Path(path)
-    digest = hashlib.sha256()
     if path.is_dir():
+        digest = hashlib.sha256()
         for part in sorted(p for p in path.rglob("*") if p.is_file()):
             digest.update(f"{part.relative_to(path).as_posix()}:{fingerprint_file(part)};".encode())
         return digest.hexdigest()
     with path.open("rb") as file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def fingerprint_plain(data: object) -> str:

@@ -43,48 +43,28 @@ MISSING = "(missing)"
 """The value for a missing one."""
 
 
-@dataclass(frozen=True)
-class Columns:
-    """The roles of a file's columns.
+@dataclass(frozen=True, kw_only=True)
+class Columns(ColumnOptions):
+    """The roles of a file's columns, checked; those that `ColumnOptions` names are described there.
 
     Attributes
     ----------
-    label, group, features, by
-        Column of the outcome, empty if there is none; of the protected attribute; inputs of the model; columns to split
-        metrics by.
-    positive_label
-        Value of the label that is the favorable outcome; None if it is 0 or 1.
-    drop_missing
-        Whether rows without a label or a group are left out and counted, rather than rejected.
+    label, group, features
+        Column of the outcome, empty if there is none; of the protected attribute; inputs of the model.
     favorable
         ``"low"`` if 1 is the unfavorable outcome for the model: the label is then 0 for the favorable value.
-    decisions, ids, clusters, sample_weight
-        Columns of the actual decisions, of ids, of what identifies the rows of the same applicant or household, and of
-        how many people each row stands for; None if there are none.
     outcomes
         Columns of additional outcomes, numeric if present.
     probabilities
         Columns with the probability of each group, in place of `group`.
-    dropped
-        Columns that the user left out.
-    groups, bands
-        See `ColumnOptions`.
     """
 
     label: str
     group: tuple[str, ...]
     features: tuple[str, ...]
-    by: tuple[str, ...] = ()
-    positive_label: str | None = None
-    drop_missing: bool = False
     favorable: str | None = None
-    decisions: str | None = None
-    ids: str | None = None
-    clusters: str | None = None
     outcomes: tuple[str, ...] = ()
-    sample_weight: str | None = None
     probabilities: tuple[str, ...] = ()
-    dropped: tuple[str, ...] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
     bands: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
@@ -120,23 +100,24 @@ class Columns:
         InvalidInputError
             If there is no such column, or one has two roles that exclude each other.
         """
+
+        def checked(names: Iterable[str], what: str) -> tuple[str, ...]:
+            return tuple(check_columns(names, available, what)) if names else ()
+
         if label:
-            (label,) = check_columns([label], available, "`label` (--label)")
-        probable = check_columns(probabilities, available, "--group-probabilities") if probabilities else []
-        groups = [] if probable else check_columns(group, available, "`group` (--group)")
-        dropped = check_columns(roles.drop, available, "`drop` (--drop)") if roles.drop else []
-        splits = check_columns(roles.by, available, "`by` (--by)") if roles.by else []
-        further = check_columns(outcomes, available, "`outcomes` (--outcomes)") if outcomes else []
+            (label,) = checked([label], "`label` (--label)")
+        probable = checked(probabilities, "--group-probabilities")
+        groups = () if probable else tuple(check_columns(group, available, "`group` (--group)"))
+        dropped, splits = checked(roles.drop, "`drop` (--drop)"), checked(roles.by, "`by` (--by)")
+        further = checked(outcomes, "`outcomes` (--outcomes)")
         flags = {"decisions": "decision", "ids": "id", "clusters": "clusters", "sample_weight": "sample-weight"}
-        named = {
-            name: check_columns([column], available, f"`{name}` (--{flag})")[0]
+        named: dict[str, Any] = {
+            name: checked([column], f"`{name}` (--{flag})")[0]
             for name, flag in flags.items()
             if (column := getattr(roles, name)) is not None
         }
-        bands = dict(roles.bands or {})
-        bands = dict(
-            zip(check_columns([*bands], available, "`bands` of [clean]") if bands else (), bands.values(), strict=True)
-        )
+        cut = roles.bands or {}
+        bands = dict(zip(checked([*cut], "`bands` of [clean]"), cut.values(), strict=True))
         for name in bands:
             if name not in (*groups, *splits):
                 raise InvalidInputError(
@@ -144,25 +125,17 @@ class Columns:
                     "it there, or leave out its bands."
                 )
         hidden = {label, *named.values(), *dropped, *further, *(() if roles.keep_group else (*groups, *probable))}
-        finances = check_columns(financial, available, "`financial_features`") if financial else []
-        _check_apart(finances, label, [*groups, *probable], dropped)
+        _check_apart(checked(financial, "`financial_features`"), label, [*groups, *probable], dropped)
         own = None if roles.features is None else as_spelled(roles.features, available)
         chosen = [c for c in available if c not in hidden] if own is None else own
-        features_ = check_columns(chosen, available, "The model")
+        own_roles = {**vars(roles), **named, "drop": dropped, "by": splits, "groups": dict(roles.groups or {})}
         return cls(
-            label,
-            tuple(groups),
-            tuple(features_),
-            tuple(splits),
-            roles.positive_label,
-            roles.drop_missing,
-            favorable,
-            **named,
-            outcomes=tuple(further),
-            probabilities=tuple(probable),
-            dropped=tuple(dropped),
-            groups=dict(roles.groups or {}),
-            bands=bands,
+            label=label,
+            group=groups,
+            favorable=favorable,
+            outcomes=further,
+            probabilities=probable,
+            **{**own_roles, "bands": bands, "features": tuple(check_columns(chosen, available, "The model"))},
         )
 
     @property
@@ -235,7 +208,7 @@ class Columns:
         more = {
             "by": self.by,
             "outcomes": self.outcomes,
-            "dropped": self.dropped,
+            "dropped": self.drop,
             "merged groups": [f"{spelling!r} as {name!r}" for spelling, name in self.groups.items()],
             "bands": [f"{name}: {', '.join(band_names(edges))}" for name, edges in self.bands.items()],
         }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,10 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.arrays import Ints
-from evenhand.exceptions import InvalidInputError, InvalidTypeError, first_line
+from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.inputs.tables import read_table
 from evenhand.inputs.validation import as_table, category_text, check_columns
+from evenhand.system.files import read_toml
 
 REST = "*"
 """Matches every feature or code that a map does not name."""
@@ -113,7 +113,7 @@ def read_reason_map(given: Any) -> dict[str, str] | None:
     if given is None:
         return None
     if isinstance(given, (str, os.PathLike)):
-        return _from_file(Path(given))
+        given = table_in(Path(given), _WHAT, "reasons", '"Debt" = ["owed", "limit"]')
     if isinstance(given, Mapping):
         return _from_mapping(given)
     if isinstance(given, (bool, int, float)):
@@ -123,21 +123,16 @@ def read_reason_map(given: Any) -> dict[str, str] | None:
     return _from_table(as_table(given, "reason_map"))
 
 
-def _from_file(path: Path) -> dict[str, str]:
+def table_in(path: Path, what: str, key: str, example: str) -> Any:
+    """The content of a file that maps names: the table of that key of a TOML file, or the columns of any other."""
     if path.suffix.lower() != ".toml":
-        return _from_table(read_table(path))
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidInputError(f"{_WHAT}: there is no file {str(path)!r}.") from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{_WHAT}: {str(path)!r} is not valid TOML: {first_line(error)}.") from None
-    if not isinstance(found.get("reasons"), dict):
+        return read_table(path)
+    found = read_toml(path, what)
+    if not isinstance(found.get(key), dict):
         raise InvalidInputError(
-            f'{_WHAT}: {str(path)!r} must have a table [reasons] with lines like "Debt" = ["owed", "limit"], got '
-            f"the keys {sorted(found)}."
+            f"{what}: {str(path)!r} must have a table [{key}] with lines like {example}, got the keys {sorted(found)}."
         )
-    return _from_mapping(found["reasons"])
+    return found[key]
 
 
 def _from_mapping(given: Mapping[Any, Any]) -> dict[str, str]:

@@ -7,6 +7,7 @@ depend on these parts.
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.arrays import Ints
@@ -122,20 +123,15 @@ def stratified_folds(
 
 
 def _firsts(units: Ints) -> tuple[Ints, Ints]:
-    """The first row of each unit, in order of rows, and the place of each row's unit among them."""
-    _, first, code = np.unique(units, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    place = np.empty(len(order), dtype=np.int64)
-    place[order] = np.arange(len(order))
-    return first[order], place[code]
+    """The first row of each unit, in their order, and each row's unit."""
+    code, _ = pd.factorize(units)
+    return np.unique(code, return_index=True)[1], code
 
 
 def _rank_within_cell(y: Ints, group: Ints, random_state: int) -> tuple[Ints, Ints]:
     """The cell of each person, and their place in a random order of it."""
     cell = y * (int(group.max()) + 1) + group
     order = np.random.default_rng(check_seed(random_state)).permutation(len(y))
-    by_cell = order[np.argsort(cell[order], kind="stable")]
-    starts = np.r_[0, np.cumsum(np.bincount(cell))]
     rank = np.empty(len(y), dtype=np.int64)
-    rank[by_cell] = np.arange(len(y)) - starts[cell[by_cell]]
+    rank[order] = pd.Series(cell[order]).groupby(cell[order]).cumcount()
     return cell, rank

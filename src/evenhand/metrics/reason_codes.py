@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints, Sums
 from evenhand.metrics.adjustment import holm
-from evenhand.metrics.disparity.approvals import contrast_counts, contrast_groups, no_contrast
-from evenhand.metrics.disparity.intervals import Membership, group_rate, rate_estimate
+from evenhand.metrics.disparity import contrast_counts, contrast_groups, no_contrast
 from evenhand.metrics.estimate import Estimate, Plain, RowWeights
 from evenhand.metrics.excess import ROUNDING
+from evenhand.metrics.intervals import Membership, group_rate, rate_estimate
 
 Place: TypeAlias = Literal["first", "any"]
 
@@ -309,7 +309,7 @@ def reason_rates(
     >>> [(row.reason, row.group, row.n, row.n_people) for row in rates if row.place == "first"]
     [('debt', 'a', 2, 3), ('debt', 'b', 0, 1), ('income', 'a', 1, 3), ('income', 'b', 1, 1)]
     """
-    members = None if declined is None else Membership(tuple(groups), declined.groups, None, declined.weights)
+    members = None if declined is None else Membership(tuple(groups), declined.groups, declined.weights)
     at = list(groups).index(reference)
     n0 = int(counts.n_people[at])
     rates: list[ReasonRate] = []

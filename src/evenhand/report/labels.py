@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +11,8 @@ from typing import Any
 
 import pandas as pd
 
-from evenhand.exceptions import InvalidInputError, first_line
-from evenhand.inputs.tables import read_table
+from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.reason_maps import table_in
 from evenhand.inputs.validation import SEPARATOR, category_text
 
 _WHAT = "`labels` (--labels)"
@@ -52,7 +51,15 @@ def read_labels(given: Any) -> dict[str, str]:
     {'PAY_6': 'payment status in April', 'SEX=1': 'men', 'SEX=2': 'women'}
     """
     if isinstance(given, (str, os.PathLike)):
-        given = _from_file(Path(given))
+        path = Path(given)
+        given = table_in(path, _WHAT, "labels", 'PAY_6 = "payment status in April"')
+        if isinstance(given, pd.DataFrame):
+            if given.shape[1] != 2:
+                raise InvalidInputError(
+                    f"{_WHAT}: {str(path)!r} must have two columns, names and labels, got {list(given.columns)}."
+                )
+            names, labels = (given.iloc[:, place].astype(object).map(category_text) for place in (0, 1))
+            given = dict(zip(names, labels, strict=True))
     if not isinstance(given, Mapping):
         raise InvalidInputError(
             f"{_WHAT} must map names to labels, such as {{'PAY_6': 'payment status in April'}}, got {given!r}."
@@ -65,29 +72,6 @@ def read_labels(given: Any) -> dict[str, str]:
                 raise InvalidInputError(f"{_WHAT}: the label of {named!r} must be a text, got {words!r}.")
             found[named] = words.strip()
     return found
-
-
-def _from_file(path: Path) -> Any:
-    if path.suffix.lower() != ".toml":
-        table = read_table(path)
-        if table.shape[1] != 2:
-            raise InvalidInputError(
-                f"{_WHAT}: {str(path)!r} must have two columns, names and labels, got {list(table.columns)}."
-            )
-        names, labels = (table.iloc[:, place].astype(object).map(category_text) for place in (0, 1))
-        return dict(zip(names, labels, strict=True))
-    try:
-        found = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InvalidInputError(f"{_WHAT}: there is no file {str(path)!r}.") from None
-    except (ValueError, RecursionError) as error:
-        raise InvalidInputError(f"{_WHAT}: {str(path)!r} is not valid TOML: {first_line(error)}.") from None
-    if not isinstance(found.get("labels"), dict):
-        raise InvalidInputError(
-            f'{_WHAT}: {str(path)!r} must have a table [labels] with lines like PAY_6 = "payment status in April", '
-            f"got the keys {sorted(found)}."
-        )
-    return found["labels"]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import os
 import re
 import struct
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
@@ -59,15 +59,6 @@ def plain_text(text: object) -> str:
     'debt\\x01\\ud800'
     """
     return _NOT_IN_XML.sub(lambda found: ascii(found[0])[1:-1], str(text))
-
-
-@dataclass(frozen=True)
-class Grid:
-    """A table in the form of a document: headings, rows of cells, and whether each column holds numbers."""
-
-    heads: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    is_number: Sequence[bool]
 
 
 def open_word(template: str | os.PathLike[str] | None = None) -> WordDocument:
@@ -221,11 +212,11 @@ class WordDocument:
         (properties,) = run._r.xpath(".//wp:docPr")
         properties.set("descr", plain_text(description))
 
-    def table(self, grid: Grid, description: str) -> None:
+    def table(self, grid: ShownTable, description: str) -> None:
         """A table whose headings are repeated on every page."""
-        texts = [list(map(plain_text, row)) for row in (grid.heads, *grid.rows)]
+        texts = [list(map(plain_text, row)) for row in (grid.columns, *grid.rows)]
         widths = _widths(texts, grid.is_number, self.width)
-        table = self.word.add_table(rows=0, cols=len(grid.heads), style=TABLE)
+        table = self.word.add_table(rows=0, cols=len(grid.columns), style=TABLE)
         table.autofit = False
         style = self.word.styles[CELL].style_id  # looked up once: python-docx searches all styles each time
         properties = table._tbl.tblPr
@@ -489,18 +480,12 @@ def write_memo(
 # --- what the memo says, in order ---
 
 
-@dataclass(frozen=True)
-class _Heading:
-    text: str
-    level: int
-    is_on_new_page: bool = False
+def _heading(text: str, level: int, *, is_on_new_page: bool = False) -> _Block:
+    return lambda document: document.heading(text, level, is_on_new_page=is_on_new_page)
 
 
-@dataclass(frozen=True)
-class _Text:
-    text: str
-    style: str = TEXT
-    lead: str = ""
+def _text(text: str, style: str = TEXT, lead: str = "") -> _Block:
+    return lambda document: document.paragraph(text, style, lead=lead)
 
 
 @dataclass(frozen=True, eq=False)
@@ -509,11 +494,11 @@ class _Numbered:
 
     key: tuple[str, str]
     caption: str
-    grids: Sequence[Grid]
+    grids: Sequence[ShownTable]
     note: str = ""
 
 
-_Block: TypeAlias = _Heading | _Text | _Numbered | Panel
+_Block: TypeAlias = "Callable[[WordDocument], object] | _Numbered | Panel"
 
 
 def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
@@ -522,8 +507,8 @@ def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
     yield from _front(front.finding)
     data = summary["data"]
     groups = listed([f"{name} ({count(n)})" for name, n in data["groups"].items()], most=6)
-    yield _Heading("Purpose", 1, is_on_new_page=True)
-    yield _Text(
+    yield _heading("Purpose", 1, is_on_new_page=True)
+    yield _text(
         f"This memo records an audit of {shortened(data['model'])} on {count(data['n_people'])} people, by group: "
         f"{groups}. {_PURPOSE}"
     )
@@ -531,13 +516,13 @@ def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
     # On paper, nothing is folded.
     parts = [part for top in (*front.folded, *rest) for part in top.unfolded if part.id not in _ONLY_ON_PAGES]
     for title in ("Data", _METHOD, _FINDINGS, "Limits", _REPRODUCIBILITY, "Glossary"):
-        yield _Heading(title, 1)
+        yield _heading(title, 1)
         if title == _REPRODUCIBILITY:
-            yield _Text(_REPRODUCING)
+            yield _text(_REPRODUCING)
         elif title == _METHOD:
             paired = _PAIRED.format(label="" if lacking(summary, "labels") else _LABEL)
-            yield _Text(paired + ("" if lacking(summary, "excess") else _EXPLAINED))
-            yield _Text(_NO_FLOOR if summary["evidence"] is None else _FLOOR)
+            yield _text(paired + ("" if lacking(summary, "excess") else _EXPLAINED))
+            yield _text(_NO_FLOOR if summary["evidence"] is None else _FLOOR)
         for part in parts:
             if _PART_OF.get(part.id.removesuffix("-more"), _FINDINGS) == title:
                 yield from _section(part, is_titled=title in (_METHOD, _FINDINGS))
@@ -545,38 +530,38 @@ def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
 
 def _front(found: Finding) -> Iterator[_Block]:
     """The first page: headline, the questions, approvals, reservations, and what is not shown."""
-    yield _Text(f"{found.headline}.", SUBTITLE)
+    yield _text(f"{found.headline}.", SUBTITLE)
     rows = [(card.name, card.answer, "\n".join(card.texts)) for card in found.metrics]
     heads, kept = ("question", "answer", "size, with 95% interval"), [0, 1, 2]
     if not any(row[1] for row in rows):
         heads, kept = ("metric", "", "value"), [0, 2]
-    grid = Grid([heads[k] for k in kept], [[row[k] for k in kept] for row in rows], [False] * len(kept))
+    grid = ShownTable([heads[k] for k in kept], [[row[k] for k in kept] for row in rows], [False] * len(kept))
     yield _Numbered(("Answers", "Answers"), "The answers", (grid,))
-    yield from (_Text(sentence, lead=f"{name}." if name else "") for name, sentence in found.sentences)
+    yield from (_text(sentence, lead=f"{name}." if name else "") for name, sentence in found.sentences)
     if found.warnings:
-        yield _Text("", lead="Read with care")
-        yield from (_Text(warning, BULLET) for warning in found.warnings)
-    yield _Text(found.limits, lead="What this does not show.")
+        yield _text("", lead="Read with care")
+        yield from (_text(warning, BULLET) for warning in found.warnings)
+    yield _text(found.limits, lead="What this does not show.")
 
 
 def _section(section: frame.Section, *, is_titled: bool) -> Iterator[_Block]:
     """A section of the page, in the page's order, without those folded in it."""
     if is_titled:
-        yield _Heading(section.title, 2)
-    yield from (_Text(text) for text in section.paragraphs)
+        yield _heading(section.title, 2)
+    yield from (_text(text) for text in section.paragraphs)
     if section.facts:
         yield _facts(section.title, section.facts)
     yield from section.panels
     yield from (_numbered(table) for table in section.tables)
-    yield from (_Text(note) for note in section.notes)
-    yield from (_Text(sentence, BULLET, f"{name}.") for name, sentence in section.points)
+    yield from (_text(note) for note in section.notes)
+    yield from (_text(sentence, BULLET, f"{name}.") for name, sentence in section.points)
     if section.words:
         yield _facts("Glossary", section.words, ("word", "meaning"))
-    yield from (_Text(line) for line in section.code.splitlines())
+    yield from (_text(line) for line in section.code.splitlines())
 
 
 def _facts(caption: str, rows: Sequence[tuple[str, str]], heads: tuple[str, str] = ("item", "value")) -> _Numbered:
-    return _Numbered((caption, caption), caption, (Grid(heads, rows, (False, False)),))
+    return _Numbered((caption, caption), caption, (ShownTable(heads, rows, (False, False)),))
 
 
 def _numbered(table: Table) -> _Numbered:
@@ -592,23 +577,23 @@ def _key(table: Table) -> tuple[str, str]:
     return table.name, table.caption
 
 
-def _grids(found: ShownTable) -> Sequence[Grid]:
+def _grids(found: ShownTable) -> Sequence[ShownTable]:
     """A table in the form for printed pages.
 
     Up to seven columns are unchanged. With more, intervals go below their estimates; with still more, records are
     placed side by side, a few per table, with a row for each column.
     """
     if len(found.columns) <= _MOST_COLUMNS:
-        return (Grid(found.columns, found.rows, found.is_number),)
+        return (ShownTable(found.columns, found.rows, found.is_number),)
     heads, *rows = (_joined(found.columns, row) for row in (found.columns, *found.rows))
     kept = [place for place, head in enumerate(found.columns) if head != INTERVAL]
     if len(heads) <= _MOST_COLUMNS + 1:
-        return (Grid(heads, rows, [found.is_number[place] for place in kept]),)
+        return (ShownTable(heads, rows, [found.is_number[place] for place in kept]),)
     n_parts, grids = math.ceil(len(rows) / _MOST_ACROSS), []
     for k in range(n_parts):
         part = rows[k * len(rows) // n_parts : (k + 1) * len(rows) // n_parts]
         first, *sideways = ([head, *(row[place] for row in part)] for place, head in enumerate(heads))
-        grids.append(Grid(first, sideways, [False] * len(first)))
+        grids.append(ShownTable(first, sideways, [False] * len(first)))
     return grids
 
 
@@ -631,7 +616,7 @@ def _with_tables_of_charts(blocks: list[_Block]) -> list[_Block]:
         if isinstance(block, Panel) and block.table is not None and block.table.records:
             behind.setdefault(_key(block.table), _numbered(block.table))
     added = [block for key, block in behind.items() if key not in known]
-    return [*blocks, _Heading("Appendix: tables behind the charts", 1), *added] if added else blocks
+    return [*blocks, _heading("Appendix: tables behind the charts", 1), *added] if added else blocks
 
 
 # --- how it is written ---
@@ -642,15 +627,12 @@ def _write(document: WordDocument, blocks: Sequence[_Block]) -> None:
     numbers = {block.key: number for number, block in enumerate(tables, 1)}
     figures = itertools.count(1)
     for block in blocks:
-        match block:
-            case _Heading():
-                document.heading(block.text, block.level, is_on_new_page=block.is_on_new_page)
-            case _Text():
-                document.paragraph(block.text, block.style, lead=block.lead)
-            case _Numbered():
-                _write_table(document, block, numbers.get(block.key))
-            case Panel():
-                _write_chart(document, block, figures, numbers)
+        if isinstance(block, _Numbered):
+            _write_table(document, block, numbers.get(block.key))
+        elif isinstance(block, Panel):
+            _write_chart(document, block, figures, numbers)
+        else:
+            block(document)
 
 
 def _write_table(document: WordDocument, table: _Numbered, number: int | None) -> None:

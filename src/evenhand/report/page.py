@@ -27,7 +27,7 @@ from evenhand.report.formatting import (
 )
 from evenhand.report.frame import KeyMetric, environment, render
 from evenhand.report.section import NO_EVIDENCE, Section, Summary, lacking
-from evenhand.report.tables import FLAGGED, NOTE, Column, Record, Table, estimate, flag, text
+from evenhand.report.tables import NOTE, Column, Record, Table, estimate, flag, text
 
 GLOSSARY: dict[str, str] = {
     "group": "The value of the protected attribute, or the combination of several.",
@@ -73,64 +73,54 @@ _SETTING_WORDS = {
 }
 _ATTRIBUTION_FACTS = ("attribution_method", "completeness_gap", "attribution_error", "integration_error")
 _PRINTS = ("fingerprint", "column_prints", "hashes", "columns", "files")  # shown separately, or of no use to readers
+# By name: what must hold, and the words.
 _LIMITS = {
     "No verdict on law or fairness": (
-        "The metrics compare explanations. Which differences are acceptable is for people who know the product, "
-        "the applicants and the law."
+        "",
+        "The metrics compare {compared}. Which differences are acceptable is for people who know the product, the "
+        "applicants and the law.",
     ),
     "The financial features are a judgment": (
-        "They decide who is comparable. With different ones, the audit answers a different question."
+        "",
+        "They decide who is comparable. With different ones, the audit answers a different question.",
     ),
     "Matches are near, not equal": (
-        "Other inputs differ, and that alone makes CEC scores large: compare them with placebo pairs, never "
-        "with 0 or with a different dataset."
+        "explanations",
+        "Other inputs differ, and that alone makes CEC scores large: compare them with placebo pairs, never with 0 or "
+        "with a different dataset.",
     ),
-}
-_LIMITS_OF_EVIDENCE = {
     "The excess has assumptions": (
-        "It removes the effect of unequal finances by linear regression. It does not remove other inputs that "
-        "differ between groups and that the model uses alike for everyone: such a proxy is what it is meant to "
-        "notice."
+        "evidence on explanations",
+        "It removes the effect of unequal finances by linear regression. It does not remove other inputs that differ "
+        "between groups and that the model uses alike for everyone: such a proxy is what it is meant to notice.",
     ),
     "Multiple comparisons": (
-        "Splits, features and sensitivity are many estimates, and some differ by chance. The splits have "
-        "adjusted p-values."
+        "evidence on explanations",
+        "Splits, features and sensitivity are many estimates, and some differ by chance. The splits have adjusted "
+        "p-values.",
     ),
-}
-_LIMITS_WITHOUT_EVIDENCE = {
     "No noise floor": (
-        "Without evidence, nothing here shows whether pairs across groups differ more than any two people do."
+        "no evidence",
+        "Without evidence, nothing here shows whether pairs across groups differ more than any two people do.",
     ),
-}
-_LIMITS_OF_ALL = {
     "Attributions are one way to explain": (
-        "They describe how the model's output changes between a baseline and a person: not the world, and not a cause."
+        "explanations",
+        "They describe how the model's output changes between a baseline and a person: not the world, and not a cause.",
     ),
     "Labels and groups are taken as true": (
-        "Repayment is known only for people who got a loan, and errors in the group blur every difference."
+        "",
+        "Repayment is known only for people who got a loan, and errors in the group blur every difference.",
     ),
     "Thresholds are conventions": (
-        "The consistency threshold, 0.8 for approval ratios and 0.1 for balance were not chosen for this case."
+        "",
+        "The consistency threshold, 0.8 for approval ratios and 0.1 for balance were not chosen for this case.",
     ),
-}
-_LIMITS_WITHOUT_MODEL = {
     "Scores are taken as given": (
+        "no model",
         "Whether people were really judged by these scores, and whether the attributions belong to the same model and "
-        "one background, cannot be checked here; it was only checked that attributions sum to the scores."
+        "one background, cannot be checked here; it was only checked that attributions sum to the scores.",
     ),
 }
-_LIMITS_OF_SCORES = {
-    "No verdict on law or fairness": (
-        "The metrics compare what people got. Which differences are acceptable is for people who know the product, the "
-        "applicants and the law."
-    ),
-}
-_OF_EXPLANATIONS = (
-    "Matches are near, not equal",
-    "The excess has assumptions",
-    "Multiple comparisons",
-    "Attributions are one way to explain",
-)
 _READING_LOG_ODDS = (
     "Scores are compared in log-odds, the logarithm of the odds of a favorable outcome: near even odds, 0.1 log-odds "
     "are 2.5 percentage points of probability. "
@@ -171,10 +161,11 @@ def audit_page(
     review
         The applicants to look at first.
     """
-    has_pairs = sample is not None and _has_explorer(summary)
-    how = sample["how"] if has_pairs and sample is not None else None
+    if lacking(summary, "regimes", "probability", "labels"):
+        sample = None  # without regimes, there is nothing to explore
+    how = None if sample is None else sample["how"]
     parts = audit_sections(summary, sections, how, pairs_file, review)
-    pairs = explorer_data(summary, sample) if has_pairs and sample is not None else None
+    pairs = None if sample is None else explorer_data(summary, sample)
     return render("audit report", title or title_of(summary), parts, about=about_audit(summary), pairs=pairs)
 
 
@@ -306,20 +297,18 @@ def glossary(sections: Sequence[Section]) -> dict[str, str]:
     return dict(sorted(words.items(), key=lambda word: word[0].lower()))
 
 
-def _has_explorer(summary: Summary) -> bool:
-    """Whether pairs can be shown with decisions, scores and reasons."""
-    return not lacking(summary, "regimes", "probability", "labels")
-
-
 def _limits(summary: Summary) -> dict[str, str]:
     """What the metrics do not show, by name."""
-    more = _LIMITS_WITHOUT_EVIDENCE if summary["evidence"] is None else _LIMITS_OF_EVIDENCE
-    found = {**_LIMITS, **more, **_LIMITS_OF_ALL}
-    if "scope" in summary and "model" not in summary["scope"]["given"]:
-        found |= _LIMITS_WITHOUT_MODEL
-    if not lacking(summary, "excess"):
-        return found
-    return {name: words for name, words in {**found, **_LIMITS_OF_SCORES}.items() if name not in _OF_EXPLANATIONS}
+    has_explanations, has_evidence = not lacking(summary, "excess"), summary["evidence"] is not None
+    holds = {
+        "": True,
+        "explanations": has_explanations,
+        "evidence on explanations": has_evidence and has_explanations,
+        "no evidence": not has_evidence,
+        "no model": "scope" in summary and "model" not in summary["scope"]["given"],
+    }
+    compared = "explanations" if has_explanations else "what people got"
+    return {name: words.format(compared=compared) for name, (when, words) in _LIMITS.items() if holds[when]}
 
 
 def _reading(summary: Summary) -> tuple[str, ...]:
@@ -516,7 +505,7 @@ def verdict_table(summary: Summary, left_out: str = "") -> Table:
     )
     records = [{"kind": kind, "sentence": sentence} for kind, sentence in sentences]
     caption = "The findings in words, and reservations."
-    return Table("Verdict and warnings", caption, columns, records, [FLAGGED])
+    return Table("Verdict and warnings", caption, columns, records)
 
 
 _NAMES = {

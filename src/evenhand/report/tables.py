@@ -20,6 +20,15 @@ _NUMBERS = ("whole", "number", "share", "p")
 
 
 @dataclass(frozen=True)
+class Highlight:
+    """Which cells of a column a workbook colors; the column "flag" says the same in words."""
+
+    rule: Rule
+    value: float | str = ""
+    tone: Tone = "notice"
+
+
+@dataclass(frozen=True)
 class Column:
     """A column of a table.
 
@@ -38,6 +47,8 @@ class Column:
         "workbook" for details that would crowd a page, "page" for what a workbook shows differently.
     is_estimate
         Whether the value is a mapping with a value and the ends of its interval, which are shown next to it.
+    highlights
+        Which of its cells are colored in a workbook.
     """
 
     heading: str
@@ -46,6 +57,7 @@ class Column:
     places: int = 3
     where: Literal["both", "page", "workbook"] = "both"
     is_estimate: bool = False
+    highlights: tuple[Highlight, ...] = ()
 
     @property
     def is_number(self) -> bool:
@@ -68,9 +80,21 @@ def text(heading: str, key: str = "") -> Column:
 
 
 def flag(flag_of: Callable[[Record], str]) -> Column:
-    """A workbook column with words for what colors show."""
-    return Column("flag", "text", flag_of, where="workbook")
+    """A workbook column with words for what colors show; every flag has a color, too."""
+    return Column("flag", "text", flag_of, where="workbook", highlights=(Highlight("filled"),))
 
+
+def p_adjusted(value: str | Callable[[Record], Any]) -> Column:
+    """A column of adjusted p-values, of which the small ones are colored."""
+    return Column("p-value, adjusted", "p", value, highlights=(EVIDENCE,))
+
+
+SIGNIFICANT = 0.05
+
+EVIDENCE = Highlight("at most", SIGNIFICANT, "evidence")
+"""Colors what is unlikely by chance."""
+
+REGIME_COLORS = (Highlight("equals", "B"), Highlight("equals", "D", "strong"))
 
 INTERVAL = "95% interval"
 """Heading of the interval of an estimate, next to it."""
@@ -88,9 +112,6 @@ def joined(*notes: str) -> str:
     'few people; one label'
     """
     return "; ".join(dict.fromkeys(note for note in notes if note))
-
-
-SIGNIFICANT = 0.05
 
 
 def significance_flag(value: float | None, word: str) -> str:
@@ -114,20 +135,6 @@ def beside_reference(key: str) -> Callable[[Record], Any]:
     return lambda record: "" if record["is_reference"] else record[key]
 
 
-@dataclass(frozen=True)
-class Highlight:
-    """Cells of one column that a workbook colors; the column "flag" says the same in words."""
-
-    heading: str
-    rule: Rule
-    value: float | str = ""
-    tone: Tone = "notice"
-
-
-FLAGGED = Highlight("flag", "filled")
-"""Color every flag."""
-
-
 @dataclass(frozen=True, eq=False)
 class Table:
     """A table of records.
@@ -142,8 +149,6 @@ class Table:
         In order.
     records
         A mapping for each row.
-    highlights
-        Cells to color in a workbook.
     if_empty
         Text of a workbook sheet without records.
     needs
@@ -156,7 +161,6 @@ class Table:
     caption: str
     columns: Sequence[Column]
     records: Sequence[Record]
-    highlights: Sequence[Highlight] = ()
     if_empty: str = ""
     needs: Sequence[str] = ()
     key: str = ""
@@ -169,11 +173,11 @@ class ShownTable:
     The interval of an estimate is in the column after it, whose heading is `INTERVAL`.
     """
 
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    is_number: tuple[bool, ...]
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    is_number: Sequence[bool]
     caption: str = ""
-    is_long: tuple[bool, ...] = ()
+    is_long: Sequence[bool] = ()
 
 
 def value_of(column: Column, record: Record) -> Any:

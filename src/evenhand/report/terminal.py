@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +18,13 @@ from evenhand.system.terminal import printable
 def plain(text: str, style: str = "") -> Text:
     """Remove from a text whatever a terminal, or rich, would interpret."""
     return Text(printable(text), style=style)
+
+
+def as_text(shown: RenderableType) -> str:
+    """What a terminal of 120 columns would show, without colors."""
+    console = Console(file=io.StringIO(), width=120, record=True)
+    console.print(shown)
+    return console.export_text().rstrip()
 
 
 def terminal_summary(summary: Summary, sections: Sequence[Section]) -> RenderableType:

@@ -25,7 +25,7 @@ from evenhand.report.page import (
     verdict_table,
 )
 from evenhand.report.section import Section, Summary, sheets_of
-from evenhand.report.tables import SIGNIFICANT, Highlight, Kind, Table, significance_flag, values_of
+from evenhand.report.tables import EVIDENCE, REGIME_COLORS, Highlight, Kind, Table, significance_flag, values_of
 from evenhand.system.files import time_of_writing, write_atomically
 
 MAX_PAIRS = 1_048_575
@@ -61,13 +61,15 @@ class Sheet:
         Heading and kind of each.
     rows
         Values in the order of `columns`; NaN and None are empty cells.
+    highlights
+        Which cells are colored, each with the heading of its column.
     """
 
     name: str
     about: str
     columns: Sequence[tuple[str, Kind]]
     rows: Iterable[Sequence[Any]]
-    highlights: Sequence[Highlight] = ()
+    highlights: Sequence[tuple[str, Highlight]] = ()
 
 
 def sheet_of(table: Table) -> Sheet:
@@ -92,7 +94,8 @@ def sheet_of(table: Table) -> Sheet:
     rows = [[value for column in shown for value in values_of(column, record)] for record in table.records]
     if not rows and table.if_empty:
         rows = [[table.if_empty, *(None for _ in columns[1:])]]
-    return Sheet(table.name, table.caption, columns, rows, table.highlights)
+    highlights = [(column.heading, highlight) for column in shown for highlight in column.highlights]
+    return Sheet(table.name, table.caption, columns, rows, highlights)
 
 
 def write_workbook(
@@ -175,12 +178,13 @@ _KINDS: dict[str, Kind] = {
     "q_value": "p",
     "sample_weight": "number",
 }
-_STRONG = Highlight("q value", "at most", SIGNIFICANT, "evidence")
+_OF_START: dict[str, Kind] = {"share": "share", "reason": "text"}  # of a column for each place, such as share_1
+_STRONG = ("q value", EVIDENCE)
 
 
 def _columns(table: pd.DataFrame, *more: tuple[str, Kind]) -> tuple[tuple[str, Kind], ...]:
-    names = [str(name) for name in table.columns]
-    return (*((name.replace("_", " "), _KINDS.get(name, "number")) for name in names), *more)
+    kinds = {str(name): _OF_START.get(str(name).partition("_")[0], "number") for name in table.columns}
+    return (*((name.replace("_", " "), _KINDS.get(name, kind)) for name, kind in kinds.items()), *more)
 
 
 def _cases(cases: pd.DataFrame) -> Sheet:
@@ -197,12 +201,7 @@ def _reasons(reasons: pd.DataFrame) -> Sheet:
     about = "The principal reasons of each person with an unfavorable decision, the strongest first."
     if len(reasons) > MAX_PAIRS:
         about += f" Only the first {MAX_PAIRS:,} of {len(reasons):,} declined people are shown."
-    of_start: dict[str, Kind] = {"share": "share", "reason": "text"}
-    names = [str(name) for name in reasons.columns]
-    columns = [
-        (name.replace("_", " "), _KINDS[name] if name in _KINDS else of_start[name.partition("_")[0]]) for name in names
-    ]
-    return Sheet("Reasons", about, columns, _plain_rows(reasons.iloc[:MAX_PAIRS]))
+    return Sheet("Reasons", about, _columns(reasons), _plain_rows(reasons.iloc[:MAX_PAIRS]))
 
 
 def _pairs(pairs: pd.DataFrame, left_out: str) -> Sheet:
@@ -221,7 +220,7 @@ def _pairs(pairs: pd.DataFrame, left_out: str) -> Sheet:
         "One row per person and other group; `person` and `match` are row numbers from 0; labels and decisions are 1 "
         "if they are favorable."
     )
-    highlights = (Highlight("regime", "equals", "B"), Highlight("regime", "equals", "D", "strong"), _STRONG)
+    highlights = (*(("regime", regime) for regime in REGIME_COLORS), _STRONG)
     return Sheet("Pairs", about, _columns(pairs, ("flag", "text"), ("note", "long text")), rows(), highlights)
 
 
@@ -328,8 +327,8 @@ def _write_sheet(worksheet: Any, sheet: Sheet, formats: dict[str, Any]) -> None:
     worksheet.repeat_rows(0)
     worksheet.freeze_panes(1, 0)
     worksheet.autofilter(0, 0, max(n_rows, 1), len(sheet.columns) - 1)
-    for highlight in sheet.highlights:
-        place = headings.index(highlight.heading)
+    for heading, highlight in sheet.highlights:
+        place = headings.index(heading)
         worksheet.conditional_format(1, place, max(n_rows, 1), place, _condition(highlight, place, formats))
 
 
@@ -355,23 +354,16 @@ def _is_nothing(value: object) -> bool:
 
 
 def _condition(highlight: Highlight, place: int, formats: dict[str, Any]) -> dict[str, Any]:
+    from xlsxwriter.utility import xl_col_to_name
+
     tone = formats[highlight.tone]
     if highlight.rule == "filled":
         return {"type": "no_blanks", "format": tone}
     # An empty cell would count as 0 in a comparison of numbers.
-    cell = f"${_letters(place)}2"
+    cell = f"${xl_col_to_name(place)}2"
     value = f'"{highlight.value}"' if isinstance(highlight.value, str) else f"{highlight.value:g}"
     criteria = f'=AND({cell}<>"",{cell}{_CRITERIA[highlight.rule]}{value})'
     return {"type": "formula", "criteria": criteria, "format": tone}
-
-
-def _letters(place: int) -> str:
-    name = ""
-    place += 1
-    while place:
-        place, rest = divmod(place - 1, 26)
-        name = chr(65 + rest) + name
-    return name
 
 
 def _width(heading: str, kind: str, values: Sequence[object]) -> float:

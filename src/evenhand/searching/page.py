@@ -14,7 +14,7 @@ from markupsafe import Markup
 
 from evenhand.metrics.estimate import Estimate
 from evenhand.metrics.names import AXES, metric_of
-from evenhand.report.drawing import VARIABLES, chart_of, estimate_row, finished, forest, quantity, tooltips
+from evenhand.report.drawing import VARIABLES, chart_of, finished, forest, quantity, tooltips
 from evenhand.report.formatting import capital, count, decimal, interval, listed, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
 from evenhand.report.tables import Column, Highlight, Record, Table, estimate
@@ -240,7 +240,7 @@ def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Tabl
     metrics = data["candidates"][0]["metrics"]
     columns = (
         Column("candidate", "whole"),
-        Column("status", "text", where="workbook"),
+        Column("status", "text", where="workbook", highlights=(Highlight("equals", "chosen", "evidence"),)),
         Column("parameters", "text", "words", where="page"),
         *(
             Column(metric_of(name).words, metric_of(name).kind, f"metrics/{name}/value", where="page")
@@ -253,9 +253,8 @@ def candidate_table(data: Mapping[str, Any], *, is_ranked: bool = False) -> Tabl
         *(Column(name, "any", parameter(name), where="workbook") for name in parameters),
         *(estimate(metric_of(name).words, f"metrics/{name}").detail() for name in metrics),
     )
-    highlights = (Highlight("status", "equals", "chosen", "evidence"),)
     records = tuple(sorted(data["candidates"], key=place) if is_ranked else data["candidates"])
-    return Table("Candidates", "Every candidate, and why it was passed over", columns, records, highlights)
+    return Table("Candidates", "Every candidate, and why it was passed over", columns, records)
 
 
 def gain_table(gains: list[Record], axis: str | None = None) -> Table:
@@ -354,11 +353,11 @@ def _gain_panel(gains: list[Record], axis: str) -> Panel:
         sign = metric_of(row["metric"]).direction
         if row["axis"] == axis and sign and math.isfinite(row["honest_low"]):
             better = Estimate(row["honest_difference"], row["honest_low"], row["honest_high"]).scaled(sign)
-            rows.append(estimate_row(capital(metric_of(row["metric"]).words), better.to_dict()))
+            rows.append((capital(metric_of(row["metric"]).words), better.to_dict()))
     table, title = gain_table(gains, axis), capital(axis)
     if not rows:
         return panel_of(f"gains-{axis}", title, "", "There are too few folds for honest differences.", table)
-    description = f"How much better the chosen candidate is in {len(rows)} metrics of {axis}, with intervals."
+    description = f"how much better the chosen candidate is in {len(rows)} metrics of {axis}."
     caption = "Right of the line the chosen candidate is better, left of it worse; bars are honest 95% intervals."
     return panel_of(f"gains-{axis}", title, caption, forest(rows, "Better by", description), table)
 

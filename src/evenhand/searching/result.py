@@ -32,7 +32,7 @@ from evenhand.searching.stopping import Stopping
 from evenhand.system.files import json_ready, write_text
 
 if TYPE_CHECKING:
-    from evenhand.auditing.history import Comparison
+    from evenhand.auditing.history.compare import Comparison
     from evenhand.auditing.result import AuditResult
 
 
@@ -516,7 +516,7 @@ class SearchResult:
 
 def compare_models(audits: Mapping[str, AuditResult]) -> Comparison:
     """Audits of two models on the same people compared, within people."""
-    from evenhand.auditing.history import compare_audits
+    from evenhand.auditing.history.compare import compare_audits
 
     kinds = {audit.settings["attribution"] for audit in audits.values()}
     return compare_audits(dict(audits), same_people=True, allow_different_settings=len(kinds) > 1)

@@ -13,6 +13,7 @@ import secrets
 import shutil
 import tempfile
 import time
+import tomllib
 import weakref
 import zipfile
 from collections import Counter
@@ -450,6 +451,24 @@ def time_of_writing() -> datetime:
     except (ValueError, OverflowError, OSError):
         raise InvalidInputError(
             f"{_VARIABLE} must be a whole number of seconds since 1970, got {given!r}; correct or unset it."
+        ) from None
+
+
+def read_toml(path: Path, what: str = "") -> dict[str, Any]:
+    """The content of a TOML file; `what` is the option that names it.
+
+    Raises
+    ------
+    InvalidInputError
+        If there is no such file, or it is not TOML.
+    """
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InvalidInputError(f"{f'{what}: t' if what else 'T'}here is no file {str(path)!r}.") from None
+    except (ValueError, RecursionError) as error:  # a number of too many digits is no TOMLDecodeError
+        raise InvalidInputError(
+            f"{f'{what}: ' if what else ''}{str(path)!r} is not valid TOML: {first_line(error)}."
         ) from None
 
 

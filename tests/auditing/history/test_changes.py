@@ -20,7 +20,7 @@ from evenhand.auditing.history.compare import (
     compare_audits,
     errors_within_people,
 )
-from evenhand.auditing.history.metrics import audit_metrics, people_of, sorted_pairs
+from evenhand.auditing.history.records import audit_metrics, people_of, sorted_pairs
 from evenhand.auditing.identity import is_same_people
 from evenhand.exceptions import DataFileError, EvenhandWarning, InvalidInputError, InvalidTypeError
 from evenhand.metrics.outcomes import auc, auc_influence

@@ -127,5 +127,5 @@ def test_what_cannot_be_estimated_says_why():
 def test_scores_that_are_not_probabilities_are_refused():
     with pytest.raises(InvalidInputError, match="must hold probabilities, got 1 values outside"):
         group_calibration([0, 1], [0.5, 1.5], [0, 1])
-    with pytest.raises(InvalidInputError, match="needs known membership"):
+    with pytest.raises(InvalidInputError, match="must hold one code"):
         group_calibration([0, 1], [0.5, 0.5], [[0.5, 0.5], [0.5, 0.5]])

@@ -16,8 +16,8 @@ from evenhand.metrics.disparity import (
     score_disparity,
     segmented_approvals,
 )
-from evenhand.metrics.disparity.intervals import effective_counts, effective_counts_of_two
 from evenhand.metrics.estimate import RowWeights
+from evenhand.metrics.intervals import effective_counts, effective_counts_of_two
 from evenhand.metrics.outcomes import auc_interval
 from evenhand.metrics.reason_codes import DeclinedPeople, ReasonCounts, reason_rates
 

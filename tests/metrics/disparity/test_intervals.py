@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evenhand.metrics.disparity.intervals import cornfield, koopman, newcombe
+from evenhand.metrics.intervals import cornfield, koopman, newcombe
 
 
 @pytest.mark.parametrize(("x", "n"), [(0, 12), (3, 12), (12, 12), (560, 900)])

@@ -14,13 +14,17 @@ import pandas as pd
 from evenhand.arrays import Bools, Ints
 from evenhand.auditing.evidence import Influences
 from evenhand.auditing.findings import NAMES, Answer
-from evenhand.auditing.history.metrics import audit_metrics, pair_codes, pair_columns, people_of, sorted_pairs
 from evenhand.auditing.history.records import (
     Audit,
+    audit_metrics,
     changed_settings,
     described,
+    pair_codes,
+    pair_columns,
     pairs_beside,
+    people_of,
     setting_words,
+    sorted_pairs,
     summary_of,
     words_of,
 )

@@ -14,10 +14,10 @@ import numpy as np
 from scipy import special
 from scipy.optimize import brentq
 
-from evenhand.auditing.history.metrics import audit_metrics
 from evenhand.auditing.history.records import (
     Audit,
     History,
+    audit_metrics,
     changed_settings,
     described,
     history_of,

@@ -37,11 +37,6 @@ class GroupWeight:
     share: float
     share_of_sample: float
 
-    @property
-    def is_uneven(self) -> bool:
-        """Whether the effective sample size is less than half of the people counted."""
-        return self.n_effective < _LEAST_WORTH * self.n_counted
-
 
 @dataclass(frozen=True)
 class Weighting:
@@ -84,7 +79,7 @@ class Weighting:
         n_left_out = self.n_people - self.n_counted
         if n_left_out:
             yield f"{n_left_out:,} of {self.n_people:,} people have a sampling weight of 0 and are not counted."
-        uneven = [group for group in self.groups if group.is_uneven]
+        uneven = [group for group in self.groups if group.n_effective < _LEAST_WORTH * group.n_counted]
         if uneven:
             shown = ", ".join(f"{g.group} ({g.n_counted:,} people, effectively {g.n_effective:,.0f})" for g in uneven)
             yield (

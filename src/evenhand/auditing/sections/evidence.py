@@ -15,7 +15,6 @@ from evenhand.report.drawing import (
     Row,
     chart_of,
     check_any,
-    estimate_row,
     finished,
     forest,
     guide_x,
@@ -24,7 +23,6 @@ from evenhand.report.drawing import (
 from evenhand.report.formatting import decimal, interval, is_number, listed, shortened
 from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
 from evenhand.report.tables import (
-    FLAGGED,
     NOTE,
     Column,
     Record,
@@ -37,6 +35,7 @@ from evenhand.report.tables import (
 )
 
 _MOST_ROWS = 40
+_OVER_PLACEBO = "Excess over placebo pairs"
 
 
 _EXCESS_WORDS = {
@@ -101,7 +100,7 @@ def excess_table(summary: Summary, *, with_choices: bool = False) -> Table:
         NOTE,
     )
     caption = "Excess over placebo pairs with 95% intervals"
-    return Table("Excess", caption, columns, records, [FLAGGED], NO_EVIDENCE, needs=("excess",))
+    return Table("Excess", caption, columns, records, NO_EVIDENCE, needs=("excess",))
 
 
 def sensitivity_table(summary: Summary) -> Table:
@@ -131,12 +130,7 @@ def split_table(summary: Summary) -> Table:
     )
     caption = "Excess of the CEC score within parts of the people; p-values adjusted (Holm) within a column"
     records = (summary["evidence"] or {"splits": []})["splits"]
-    return Table("Splits", caption, columns, records, [FLAGGED], NO_EVIDENCE, needs=("excess",))
-
-
-def cec_table(summary: Summary) -> Table:
-    """Pairs by CEC score and group."""
-    return histogram_table(summary["distributions"]["cec"], "Pairs by CEC score and group", "excess")
+    return Table("Splits", caption, columns, records, NO_EVIDENCE, needs=("excess",))
 
 
 def evidence_of(data: Summary) -> Mapping[str, Any]:
@@ -183,40 +177,38 @@ def excess(data: Summary) -> alt.Chart:
         ("regime B share", "regime_b"),
         ("shared reasons", "reason_overlap"),
     )
-    rows = [estimate_row(label, found[name]) for label, name in parts]
-    return _excesses(rows, "excess over placebo pairs of the CEC score, its two parts, regime B and shared reasons.")
+    rows = [(label, found[name]) for label, name in parts]
+    return forest(
+        rows, _OVER_PLACEBO, "excess over placebo pairs of the CEC score, its two parts, regime B and shared reasons."
+    )
 
 
 def excess_by(data: Summary) -> alt.Chart:
     """The excess of the CEC score within each group, label, decision and additional column."""
     splits = evidence_of(data)["splits"]
-    rows = [estimate_row("everyone", data["evidence"]["cec"])]
-    rows += [estimate_row(f"{s['split']}: {s['value']}", s["estimate"]) for s in splits]
+    rows = [("everyone", data["evidence"]["cec"])]
+    rows += [(f"{s['split']}: {s['value']}", s["estimate"]) for s in splits]
     among = "for everyone and within each group, label, decision and additional column."
-    return _excesses(rows[:_MOST_ROWS], f"excess of the CEC score {among}")
-
-
-def _excesses(rows: list[Row], shown: str) -> alt.Chart:
-    return forest(rows, "Excess over placebo pairs", f"Points with 95% intervals: {shown}")
+    return forest(rows[:_MOST_ROWS], _OVER_PLACEBO, f"excess of the CEC score {among}")
 
 
 def sensitivity(data: Summary) -> alt.Chart:
     """The excess with different matches, with 95% intervals."""
     found = evidence_of(data)["sensitivity"]
-    rows = [estimate_row("as audited", data["evidence"]["cec"])]
-    rows += [estimate_row(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
-    rows += [estimate_row(f"nearest {e['n_matches']} each", e) for e in found["n_matches"]]
-    return _excesses(rows, "excess of the CEC score with nearer or fewer matches.")
+    rows = [("as audited", data["evidence"]["cec"])]
+    rows += [(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
+    rows += [(f"nearest {e['n_matches']} each", e) for e in found["n_matches"]]
+    return forest(rows, _OVER_PLACEBO, "excess of the CEC score with nearer or fewer matches.")
 
 
 def thresholds(data: Summary) -> alt.Chart:
     """The excess share in regime B at different consistency thresholds, with 95% intervals."""
     found = evidence_of(data)["sensitivity"]["consistency_threshold"]
-    rows = [estimate_row(f"CEC above {e['consistency_threshold']:g}", e) for e in found]
+    rows = [(f"CEC above {e['consistency_threshold']:g}", e) for e in found]
     return forest(
         rows,
         "Excess share in regime B",
-        "Points with 95% intervals: excess share in regime B at different consistency thresholds.",
+        "excess share in regime B at different consistency thresholds.",
         percent_axis=True,
     )
 
@@ -278,7 +270,7 @@ class Excess(Section):
     answers, more = ("weighing", "excess"), "Parts of the people, and all CEC scores"
     parts = (SplitExcess,)
     charts = (
-        AuditChart(excess, "Excess over placebo pairs", _excess, excess_table, is_wide=True),
+        AuditChart(excess, _OVER_PLACEBO, _excess, excess_table, is_wide=True),
         AuditChart(
             excess_by, "Excess within parts of the people", _excess_by, split_table, is_wide=True, is_detail=True
         ),
@@ -286,7 +278,7 @@ class Excess(Section):
             cec_distribution,
             "CEC scores of pairs and placebo pairs",
             _cec_distribution,
-            cec_table,
+            lambda s: histogram_table(s["distributions"]["cec"], "Pairs by CEC score and group", "excess"),
             is_wide=True,
             is_detail=True,
         ),

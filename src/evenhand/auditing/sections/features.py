@@ -23,7 +23,6 @@ from evenhand.report.drawing import (
     STEP,
     chart_of,
     check_any,
-    estimate_row,
     finished,
     forest,
     labels_of,
@@ -35,7 +34,6 @@ from evenhand.report.drawing import (
 from evenhand.report.formatting import is_number, listed, percent, shortened
 from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary
 from evenhand.report.tables import (
-    FLAGGED,
     Column,
     Record,
     Table,
@@ -126,7 +124,7 @@ def feature_table(summary: Summary) -> Table:
         Column("note", "long text", note).detail(),
     )
     caption = "Each feature's part of the CEC score and of the excess"
-    return Table("Features", caption, columns, records, [FLAGGED], needs=("excess",))
+    return Table("Features", caption, columns, records, needs=("excess",))
 
 
 def weight_table(summary: Summary) -> Table:
@@ -146,16 +144,14 @@ def weight_table(summary: Summary) -> Table:
     caption = "How differently the model weighs a feature for comparable people of two groups, minus placebo pairs"
     missing = "No feature has a weight: the model treats all as categories." if evidence else NO_EVIDENCE
     records = (evidence or {"weights": []})["weights"]
-    return Table("Weights", caption, columns, records, (), missing, needs=("weighing",))
+    return Table("Weights", caption, columns, records, missing, needs=("weighing",))
 
 
 def drivers(data: Summary) -> alt.Chart:
     """Each feature's contribution to the excess, with 95% intervals; the largest ones."""
     found = sorted(evidence_of(data)["features"], key=lambda f: -size_of(f["estimate"]["value"]))
-    rows = [estimate_row(f["feature"], f["estimate"]) for f in found[:MOST_FEATURES]]
-    return forest(
-        rows, "Contribution to the excess", "Points with 95% intervals: contribution of each feature to the excess."
-    )
+    rows = [(f["feature"], f["estimate"]) for f in found[:MOST_FEATURES]]
+    return forest(rows, "Contribution to the excess", "contribution of each feature to the excess.")
 
 
 def shares(data: Summary) -> alt.Chart:
@@ -176,15 +172,13 @@ def weights(data: Summary) -> alt.Chart:
     found.sort(key=lambda w: -abs(w["estimate"]["value"]) / max(w["estimate"]["standard_error"] or 0.0, 1e-9))
     several = len({(w["group"], w["other_group"]) for w in found}) > 1
     rows = [
-        estimate_row(f"{w['feature']}: {w['group']} − {w['other_group']}" if several else w["feature"], w["estimate"])
+        (f"{w['feature']}: {w['group']} − {w['other_group']}" if several else w["feature"], w["estimate"])
         for w in found[:MOST_FEATURES]
     ]
     title = "Difference in weights, minus placebo pairs"
     if found and not several:
         title = f"Weight, {shortened(found[0]['group'], 16)} minus {shortened(found[0]['other_group'], 16)}"
-    return forest(
-        rows, title, "Points with 95% intervals: difference between two groups in the weight of each feature."
-    )
+    return forest(rows, title, "difference between two groups in the weight of each feature.")
 
 
 def _drivers(data: Summary) -> str:

@@ -31,7 +31,7 @@ from evenhand.report.drawing import (
 )
 from evenhand.report.formatting import count, decimal, is_number, percent, shortened
 from evenhand.report.section import AuditChart, Section, Summary, SummaryRow
-from evenhand.report.tables import FLAGGED, NOTE, Column, Record, Table, flag, text
+from evenhand.report.tables import NOTE, Column, Record, Table, flag, text
 
 _BALANCED = 0.1  # a standardized mean difference below this is commonly read as balanced
 
@@ -93,7 +93,7 @@ def balance_table(summary: Summary) -> Table:
         Column("note", "long text", lambda r: "" if is_number(r["after"]) else "not estimable").detail(),
     )
     caption = "Standardized mean difference of the financial features, group minus other group"
-    return Table("Balance", caption, columns, summary["matching"]["balance"], [FLAGGED])
+    return Table("Balance", caption, columns, summary["matching"]["balance"])
 
 
 def distances(data: Summary) -> alt.Chart:

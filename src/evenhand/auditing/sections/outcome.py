@@ -17,6 +17,7 @@ from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.auditing.scope import Scope
 from evenhand.metrics import disparity
 from evenhand.metrics.disparity import (
+    FOUR_FIFTHS,
     ApprovalTable,
     CalibrationTable,
     CutoffApprovals,
@@ -38,7 +39,6 @@ from evenhand.report.drawing import (
     NothingToDrawError,
     chart_of,
     check_any,
-    estimate_row,
     finished,
     forest,
     group_color,
@@ -53,9 +53,7 @@ from evenhand.report.drawing import (
 from evenhand.report.formatting import decimal, estimate_interval, is_number, shortened
 from evenhand.report.section import AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
 from evenhand.report.tables import (
-    FLAGGED,
     NOTE,
-    SIGNIFICANT,
     Column,
     Highlight,
     Kind,
@@ -66,6 +64,7 @@ from evenhand.report.tables import (
     flag,
     histogram_table,
     joined,
+    p_adjusted,
     significance_flag,
     text,
 )
@@ -108,19 +107,10 @@ class Outcomes:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data: metrics by name, and the tables."""
-        return {
-            **{name: metric.value for name, metric in self.metrics.items()},
-            "notes": {name: metric.note for name, metric in self.metrics.items() if metric.note},
-            "groups": [asdict(group) for group in self.groups],
-            "gaps": {name: gap.to_dict() for name, gap in self.gaps.items()},
-            "approvals": self.approvals.to_dict(),
-            "scores": [row.to_dict() for row in self.scores],
-            "error_rates": [row.to_dict() for row in self.error_rates],
-            "cutoffs": [row.to_dict() for row in self.cutoffs],
-            "segments": {name: [row.to_dict() for row in rows] for name, rows in self.segments.items()},
-            "calibration": self.calibration.to_dict(),
-            "attributes": {name: table.to_dict() for name, table in self.attributes.items()},
-        }
+        data = asdict(self)
+        metrics = data.pop("metrics")
+        notes = {name: metric["note"] for name, metric in metrics.items() if metric["note"]}
+        return {**{name: metric["value"] for name, metric in metrics.items()}, "notes": notes, **data}
 
 
 def outcome_of(fitted: Fitted, sums: AuditSums) -> Outcomes:
@@ -307,70 +297,60 @@ def gap_table(summary: Summary) -> Table:
     return Table("Gaps", "The largest difference in a rate between groups", columns, records, needs=("decisions",))
 
 
-def _approval_columns() -> tuple[Column, ...]:
-    return (
-        Column("is reference", "any", "is_reference").detail(),
-        Column("people", "whole", "n_people"),
-        Column("approved", "whole", "n_approved").detail(),
-        estimate("approval rate", "approval_rate", "share"),
-        estimate(
-            "difference, percentage points", beside_reference("rate_difference_group_minus_reference_pp"), places=1
-        ),
-        estimate("approval ratio", beside_reference("approval_ratio_group_over_reference"), places=2),
-        estimate("odds ratio", beside_reference("odds_ratio_group_over_reference"), places=2),
-        Column("p-value", "p", beside_reference("p_value")).detail(),
-        Column("p-value, adjusted", "p", beside_reference("p_value_holm")),
-        Column("test", "text", "test").detail(),
-        Column("standard deviations", "number", beside_reference("n_standard_deviations"), places=1).detail(),
-        Column("shortfall of approvals", "number", beside_reference("shortfall"), places=0),
-    )
-
-
-def _approval_flags(record: Record, threshold: float) -> str:
+def _approval_flags(record: Record) -> str:
     return joined(
-        f"ratio below {threshold:g}" if record["is_below_practical_threshold"] else "",
+        f"ratio below {FOUR_FIFTHS:g}" if record["is_below_practical_threshold"] else "",
         significance_flag(record["p_value_holm"], "adjusted p-value"),
-        "small group" if record["is_small_group"] else "",
+        _small_group(record),
     )
 
 
-def _approval_highlights(threshold: float) -> list[Highlight]:
-    return [
-        Highlight("approval ratio", "below", threshold),
-        Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"),
-        FLAGGED,
-    ]
+def _small_group(record: Record) -> str:
+    return "small group" if record["is_small_group"] else ""
+
+
+_RATIO = estimate("approval ratio", beside_reference("approval_ratio_group_over_reference"), places=2)
+_APPROVAL_COLUMNS = (
+    Column("is reference", "any", "is_reference").detail(),
+    Column("people", "whole", "n_people"),
+    Column("approved", "whole", "n_approved").detail(),
+    estimate("approval rate", "approval_rate", "share"),
+    estimate("difference, percentage points", beside_reference("rate_difference_group_minus_reference_pp"), places=1),
+    replace(_RATIO, highlights=(Highlight("below", FOUR_FIFTHS),)),
+    estimate("odds ratio", beside_reference("odds_ratio_group_over_reference"), places=2),
+    Column("p-value", "p", beside_reference("p_value")).detail(),
+    p_adjusted(beside_reference("p_value_holm")),
+    Column("test", "text", "test").detail(),
+    Column("standard deviations", "number", beside_reference("n_standard_deviations"), places=1).detail(),
+    Column("shortfall of approvals", "number", beside_reference("shortfall"), places=0),
+    flag(_approval_flags),
+)
 
 
 def attribute_table(summary: Summary) -> Table:
     """Approvals by the values of each of several attributes."""
     attributes = summary["outcome"].get("attributes", {})
-    threshold = summary["outcome"]["approvals"]["four_fifths_threshold"]
     columns = (
         text("attribute"),
         text("group"),
-        *_approval_columns(),
-        flag(lambda r: _approval_flags(r, threshold)),
+        *_APPROVAL_COLUMNS,
         Column("note", "long text", lambda r: joined(r["note"], attributes[r["attribute"]]["note"])),
     )
     records = [{"attribute": column, **row} for column, found in attributes.items() for row in found["groups"]]
     caption = "Favorable decisions by the values of each attribute alone; p-values are adjusted within it"
-    return Table("Attributes", caption, columns, records, _approval_highlights(threshold), needs=("decisions",))
+    return Table("Attributes", caption, columns, records, needs=("decisions",))
 
 
 def approval_table(summary: Summary) -> Table:
     """Approvals compared with the reference group."""
     found = summary["outcome"]["approvals"]
-    threshold = found["four_fifths_threshold"]
     columns = (
         text("group"),
-        *_approval_columns(),
-        flag(lambda r: _approval_flags(r, threshold)),
+        *_APPROVAL_COLUMNS,
         Column("note", "long text", lambda r: joined(r["note"], found["note"])),
     )
     caption = f"Favorable decisions of each group compared with the reference group, {found['reference']}"
-    highlights = _approval_highlights(threshold)
-    return Table("Approvals", caption, columns, found["groups"], highlights, needs=("decisions",))
+    return Table("Approvals", caption, columns, found["groups"], needs=("decisions",))
 
 
 def score_table(summary: Summary) -> Table:
@@ -390,11 +370,7 @@ def score_table(summary: Summary) -> Table:
     )
     is_risk = summary["settings"]["favorable"] == "low" and not lacking(summary, "probability")
     caption = f"Scores of each group compared with the reference group{'; a high score is a high risk' * is_risk}"
-    return Table("Scores", caption, columns, summary["outcome"]["scores"], [FLAGGED], needs=("scores",))
-
-
-def _small_group(record: Record) -> str:
-    return "small group" if record["is_small_group"] else ""
+    return Table("Scores", caption, columns, summary["outcome"]["scores"], needs=("scores",))
 
 
 _ERROR_RATES: tuple[tuple[str, str, Kind, bool], ...] = (  # key, heading, kind, whether on the page
@@ -425,12 +401,11 @@ def error_table(summary: Summary) -> Table:
     )
     caption = "Decisions and errors of each group with 95% intervals"
     records = summary["outcome"]["error_rates"]
-    return Table("Error rates", caption, columns, records, [FLAGGED], needs=("labels", "decisions"), key="errors")
+    return Table("Error rates", caption, columns, records, needs=("labels", "decisions"), key="errors")
 
 
 def cutoff_table(summary: Summary) -> Table:
     """Approvals at different cutoffs."""
-    threshold = summary["outcome"]["approvals"]["four_fifths_threshold"]
     records = [
         {**group, "cut": {key: value for key, value in cut.items() if key != "table"}}
         for cut in summary["outcome"]["cutoffs"]
@@ -442,13 +417,11 @@ def cutoff_table(summary: Summary) -> Table:
         Column("cutoff", "number", "cut/cutoff"),
         Column("overall approval rate", "share", "cut/overall_approval_rate"),
         text("group"),
-        *(column if column.heading in on_page else column.detail() for column in _approval_columns()),
-        flag(lambda r: _approval_flags(r, threshold)),
+        *(column if column.heading in on_page else column.detail() for column in _APPROVAL_COLUMNS),
         NOTE.detail(),
     )
     caption = "Approvals if the cutoff were at each decile of the score; p-values not adjusted over rows"
-    highlights = _approval_highlights(threshold)
-    return Table("Cutoffs", caption, columns, records, highlights, needs=("decisions", "probability"))
+    return Table("Cutoffs", caption, columns, records, needs=("decisions", "probability"))
 
 
 def segment_table(summary: Summary, column: str | None = None) -> Table:
@@ -493,15 +466,14 @@ def segment_table(summary: Summary, column: str | None = None) -> Table:
         estimate("approval rate, reference", "approval_rate_reference", "share"),
         estimate("approval ratio", "approval_ratio_group_over_reference", places=2).detail(),
         estimate("odds ratio", "odds_ratio_group_over_reference", places=2),
-        Column("p-value, adjusted", "p", "p_adjusted"),
+        p_adjusted("p_adjusted"),
         Column("p-value of homogeneity", "p", "homogeneity").detail(),
         Column("is informative", "any", "is_informative").detail(),
         NOTE,
     )
     caption = f"Approvals within values of {column or 'each column of `by`'}, and their common odds ratio"
-    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence")]
     missing = "Not available: no column was named in `by`."
-    return Table("Segments", caption, columns, records, highlights, missing, needs=("decisions",))
+    return Table("Segments", caption, columns, records, missing, needs=("decisions",))
 
 
 _OF_SEGMENTS = (
@@ -533,11 +505,11 @@ def calibration_table(summary: Summary) -> Table:
         Column("calibration error by chance", "number", "error_by_chance"),
         estimate("intercept, log-odds", "intercept"),
         estimate("slope", "slope", places=2),
-        flag(lambda r: "small group" if r["is_small_group"] else ""),
+        flag(_small_group),
         Column("note", "long text", note),
     )
     caption = f"Predicted and observed rates of the {found['outcome']}, with 95% intervals"
-    return Table("Calibration", caption, columns, found["groups"], [FLAGGED], found["note"])
+    return Table("Calibration", caption, columns, found["groups"], found["note"])
 
 
 def reliability_table(summary: Summary) -> Table:
@@ -553,21 +525,21 @@ def reliability_table(summary: Summary) -> Table:
         estimate("observed rate", "observed_rate"),
     )
     caption = f"Mean score and observed rate of the {found['outcome']} in bins with equal numbers of people of a group"
-    return Table("Reliability", caption, columns, records, (), found["note"])
+    return Table("Reliability", caption, columns, records, found["note"])
 
 
 def score_histogram(summary: Summary) -> Table:
-    """People by score and group."""
+    """Distribution of scores in a few wide bins, by group."""
     return histogram_table(summary["distributions"]["score"], "People by score and group", "scores")
 
 
 def approvals(data: Summary) -> alt.Chart:
     """Share of favorable decisions in each group, with 95% intervals."""
-    rows = [estimate_row(g["group"], g["approval_rate"]) for g in data["outcome"]["approvals"]["groups"]]
+    rows = [(g["group"], g["approval_rate"]) for g in data["outcome"]["approvals"]["groups"]]
     return forest(
         rows,
         "Share of favorable decisions",
-        "Points with 95% intervals: share of favorable decisions by group.",
+        "share of favorable decisions by group.",
         zero=None,
         percent_axis=True,
     )
@@ -576,32 +548,27 @@ def approvals(data: Summary) -> alt.Chart:
 def ratios(data: Summary) -> alt.Chart:
     """Approval rate of each group divided by that of the reference group, with 95% intervals."""
     table = data["outcome"]["approvals"]
-    rows = [
-        estimate_row(g["group"], g["approval_ratio_group_over_reference"])
-        for g in table["groups"]
-        if not g["is_reference"]
-    ]
-    limit = table["four_fifths_threshold"]
+    rows = [(g["group"], g["approval_ratio_group_over_reference"]) for g in table["groups"] if not g["is_reference"]]
     return forest(
         rows,
         f"Approval rate divided by that of {shortened(table['reference'], 30)}",
-        "Points with 95% intervals: approval ratio of each group to the reference group.",
+        "approval ratio of each group to the reference group.",
         zero=1.0,
-        guides=((limit, f"{limit:g}"),),
+        guides=((FOUR_FIFTHS, f"{FOUR_FIFTHS:g}"),),
     )
 
 
 def error_rates(data: Summary) -> alt.Chart:
     """True and false positive rate of each group, with 95% intervals."""
     rows = [
-        estimate_row(f"{words}: {g['group']}", g[name])
+        (f"{words}: {g['group']}", g[name])
         for name, words in (("true_positive_rate", "TPR"), ("false_positive_rate", "FPR"))
         for g in data["outcome"]["error_rates"]
     ]
     return forest(
         rows,
         "Rate",
-        "Points with 95% intervals: true and false positive rate of each group.",
+        "true and false positive rate of each group.",
         zero=None,
         percent_axis=True,
     )
@@ -621,14 +588,13 @@ def cutoffs(data: Summary) -> alt.Chart:
         if not g["is_reference"] and is_number(g["approval_ratio_group_over_reference"]["value"])
     ]
     check_any(rows, "no approval ratio could be estimated at any cutoff")
-    limit = data["outcome"]["approvals"]["four_fifths_threshold"]
     return lines_by_group(
         rows,
         quantity(alt.X, "rate", "Share of everyone approved at the cutoff", percent=True),
         quantity(alt.Y, "ratio", "Approval ratio", zero=False),
         (("rate", ".0%", "approved in total"), ("cutoff", ".3f"), ("ratio", ".3f")),
         "Lines: approval ratio of each group to the reference group as the cutoff moves.",
-        guides=[*guide_y(limit, f"{limit:g}", "guide"), *guide_y(1.0, "equal rates", "guide")],
+        guides=[*guide_y(FOUR_FIFTHS, f"{FOUR_FIFTHS:g}", "guide"), *guide_y(1.0, "equal rates", "guide")],
         point={"size": 50},
     )
 

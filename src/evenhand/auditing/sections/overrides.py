@@ -16,15 +16,13 @@ from evenhand.metrics.disparity import approval_disparity, segmented_approvals
 from evenhand.metrics.estimate import Estimate, not_estimable
 from evenhand.report.section import Section, Summary
 from evenhand.report.tables import (
-    FLAGGED,
     NOTE,
-    SIGNIFICANT,
     Column,
-    Highlight,
     Table,
     beside_reference,
     estimate,
     flag,
+    p_adjusted,
     significance_flag,
     text,
 )
@@ -159,7 +157,7 @@ def override_table(summary: Summary) -> Table:
         estimate("share", "rate", "share"),
         estimate("odds ratio at equal score", beside_reference("odds_ratio"), places=2),
         Column("p-value", "p", beside_reference("p_value")).detail(),
-        Column("p-value, adjusted", "p", beside_reference("p_value_holm")),
+        p_adjusted(beside_reference("p_value_holm")),
         Column("bands of the score", "whole", beside_reference("n_bands")).detail(),
         flag(lambda r: significance_flag(r["p_value_holm"], "adjusted p-value")),
         NOTE,
@@ -167,8 +165,7 @@ def override_table(summary: Summary) -> Table:
     caption = (
         f"Actual decisions beside the model's at a cut-off of {found['cut_off']:g}, compared with {found['reference']}"
     )
-    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
-    return Table("Overrides", caption, columns, found["groups"], highlights, needs=Overrides.needs)
+    return Table("Overrides", caption, columns, found["groups"], needs=Overrides.needs)
 
 
 class Overrides(Section):

@@ -33,7 +33,7 @@ from evenhand.report.drawing import (
 )
 from evenhand.report.formatting import decimal, is_number, percent
 from evenhand.report.section import AuditChart, Section, Summary, SummaryRow, lacking
-from evenhand.report.tables import Column, Highlight, Table, flag, text
+from evenhand.report.tables import REGIME_COLORS, Column, Table, flag, text
 
 CEC_EDGES = np.round(np.linspace(0, 1, 51), 3)
 SCORE_EDGES = np.round(np.linspace(0, 1, 41), 4)
@@ -284,15 +284,14 @@ def regime_table(summary: Summary) -> Table:
     ]
     columns = (
         text("group"),
-        text("regime"),
+        Column("regime", "text", highlights=REGIME_COLORS),
         Column("pairs", "whole"),
         Column("share", "share"),
         flag(lambda r: "different reasoning" if r["regime"] in "BD" else ""),
         Column("meaning", "long text"),
     )
-    highlights = [Highlight("regime", "equals", "B"), Highlight("regime", "equals", "D", "strong")]
     caption = "Share of pairs in each regime, by group of the person"
-    return Table("Regimes", caption, columns, records, highlights, needs=("regimes",))
+    return Table("Regimes", caption, columns, records, needs=("regimes",))
 
 
 def plane_table(summary: Summary) -> Table:

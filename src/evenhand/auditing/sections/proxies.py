@@ -78,7 +78,7 @@ def proxy_table(summary: Summary) -> Table:
     best = "; of several groups, the one predicted best against all others" if several else ""
     caption = f"How well each feature, and all together, predict the group (AUC){best}: 0.5 is guessing, 1 is perfect"
     missing = "Not available: the audit was run with evidence=False, or a group is too small to hold people out."
-    return Table("Proxies", caption, columns, records, (), missing)
+    return Table("Proxies", caption, columns, records, missing)
 
 
 def proxies(data: Summary) -> alt.Chart:
@@ -89,15 +89,12 @@ def proxies(data: Summary) -> alt.Chart:
             "There is no proxy screen: groups were too small, or the audit was run without evidence."
         )
     known = sorted((f for f in screen["features"] if is_number(f["auc"])), key=lambda f: -f["auc"])
-    rows = [
-        {"label": f["feature"], "value": f["auc"], "low": f["low"], "high": f["high"]}
-        for f in [screen["all_features"], *known[:MOST_FEATURES]]
-        if f is not None and is_number(f["auc"])
-    ]
+    every = [screen["all_features"], *known[:MOST_FEATURES]]
+    rows = [(f["feature"], {**f, "value": f["auc"]}) for f in every if f is not None]
     return forest(
         rows,
         "AUC of predicting the group",
-        "Points with 95% intervals: how well each feature predicts the group; 0.5 is guessing, 1 is perfect.",
+        "how well each feature predicts the group; 0.5 is guessing, 1 is perfect.",
         zero=0.5,
     )
 

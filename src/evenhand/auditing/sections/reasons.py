@@ -19,16 +19,14 @@ from evenhand.report.drawing import check_any, forest, label_of
 from evenhand.report.formatting import is_number, listed, shortened
 from evenhand.report.section import AuditChart, Section, Summary
 from evenhand.report.tables import (
-    FLAGGED,
     NOTE,
-    SIGNIFICANT,
     Column,
-    Highlight,
     Record,
     Table,
     beside_reference,
     estimate,
     flag,
+    p_adjusted,
     significance_flag,
     text,
 )
@@ -68,15 +66,14 @@ def rate_table(summary: Summary) -> Table:
         estimate("share of declined", "rate", "share"),
         estimate("difference, group minus reference", beside_reference("difference"), "share"),
         Column("p-value", "p", beside_reference("p_value")).detail(),
-        Column("p-value, adjusted", "p", beside_reference("p_value_holm")),
+        p_adjusted(beside_reference("p_value_holm")),
         Column("test", "text").detail(),
         flag(lambda r: significance_flag(r["p_value_holm"], "adjusted p-value")),
         Column("note", "long text", lambda r: "" if r["is_reference"] else r["difference"]["note"]),
     )
     beside = f", compared with {found['reference']}" if found else ""
     caption = f"Reasons of declined people{beside}; finances are not held equal"
-    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
-    return Table("Reason rates", caption, columns, found["rates"] if found else [], highlights, _if_empty(summary))
+    return Table("Reason rates", caption, columns, found["rates"] if found else [], _if_empty(summary))
 
 
 def agreement_table(summary: Summary) -> Table:
@@ -93,7 +90,7 @@ def agreement_table(summary: Summary) -> Table:
         NOTE,
     )
     caption = "Reasons that two comparable declined people share; below 0, fewer than placebo pairs share"
-    return Table("Reason agreement", caption, columns, _agreement_records(summary["reasons"]), (), _if_empty(summary))
+    return Table("Reason agreement", caption, columns, _agreement_records(summary["reasons"]), _if_empty(summary))
 
 
 def _agreement_records(found: Mapping[str, Any] | None) -> list[Record]:
@@ -135,7 +132,7 @@ def declined_table(summary: Summary) -> Table:
         NOTE,
     )
     caption = "Declined people of each group"
-    return Table("Declined", caption, columns, records, (), _if_empty(summary))
+    return Table("Declined", caption, columns, records, _if_empty(summary))
 
 
 def _if_empty(summary: Summary) -> str:
@@ -156,13 +153,12 @@ def reason_rates(data: Summary) -> alt.Chart:
     frequent = list(dict.fromkeys(row["reason"] for row in rates))[:_MOST_REASONS]
     return forest(
         [
-            {**row["rate"], "label": row["reason"], "series": label_of(row["group"]), "people": row["n"]}
+            (row["reason"], {**row["rate"], "series": label_of(row["group"]), "people": row["n"]})
             for row in rates
             if row["reason"] in frequent
         ],
         "Share of declined people with the reason",
-        "Points with 95% intervals: share of declined people of each group who are given each reason, the most "
-        "frequent reasons first.",
+        "share of declined people of each group who are given each reason, the most frequent reasons first.",
         percent_axis=True,
         series=list(dict.fromkeys(label_of(row["group"]) for row in rates)),
     )

@@ -11,15 +11,14 @@ from evenhand.report.drawing import NothingToDrawError, check_any, forest
 from evenhand.report.formatting import is_number, shortened
 from evenhand.report.section import AuditChart, Section, Summary
 from evenhand.report.tables import (
-    FLAGGED,
     SIGNIFICANT,
     Column,
-    Highlight,
     Record,
     Table,
     estimate,
     flag,
     joined,
+    p_adjusted,
     significance_flag,
     text,
 )
@@ -54,7 +53,7 @@ def regression_table(summary: Summary, column: str | None = None) -> Table:
         Column("method", "text", _method).detail(),
         Column("standard error", "number", "effect/standard_error").detail(),
         Column("p-value, two-sided", "p", "effect/p_value").detail(),
-        Column("p-value, adjusted", "p", lambda r: "" if r["controls"] == "leaves" else r["p_adjusted"]),
+        p_adjusted(lambda r: "" if r["controls"] == "leaves" else r["p_adjusted"]),
         Column("people", "whole", "effect/n_people"),
         Column("people, group", "whole", "effect/n_group").detail(),
         Column("columns held equal", "whole", "effect/n_controls").detail(),
@@ -63,8 +62,7 @@ def regression_table(summary: Summary, column: str | None = None) -> Table:
     )
     within = f" within values of {column}" if column else ""
     words = f"Outcomes of each group minus those of {found['reference']} by regression{within}{_direction(summary)}"
-    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence"), FLAGGED]
-    return Table("Regressions", words, columns, records, highlights, _NOT_ASKED)
+    return Table("Regressions", words, columns, records, _NOT_ASKED)
 
 
 def _direction(summary: Summary) -> str:
@@ -120,23 +118,15 @@ def coefficients(data: Summary) -> alt.Chart:
         interval = f" ({effect['low']:.4g} to {effect['high']:.4g})" if "low" in ends else ""
         shown = f"{effect['value']:.4g}{interval}"
         controls = _CONTROLS[row["controls"]]
-        point = {
-            "label": label,
-            "series": controls,
-            "low": None,
-            "high": None,
-            "shown": shown,
-            "people": effect["n_people"],
-        }
-        rows.append(point | ends)
+        rows.append((label, {"series": controls, "shown": shown, "people": effect["n_people"], **ends}))
     check_any(rows, "no regression could be estimated")
-    names = list(dict.fromkeys(row["label"] for row in rows))[:_MOST_LINES]
+    names = list(dict.fromkeys(label for label, _ in rows))[:_MOST_LINES]
     group = "Group" if several else shortened(found["rows"][0]["group"], 16)
     return forest(
-        [row for row in rows if row["label"] in names],
+        [row for row in rows if row[0] in names],
         f"{group} minus {shortened(found['reference'], 16)}, standard deviations",
-        "Points with 95% intervals: effect of the group on each outcome, as more is held equal.",
-        series=[words for words in _CONTROLS.values() if any(row["series"] == words for row in rows)],
+        "effect of the group on each outcome, as more is held equal.",
+        series=[words for words in _CONTROLS.values() if any(row["series"] == words for _, row in rows)],
         legend="held equal",
     )
 

@@ -13,8 +13,8 @@ import numpy as np
 from evenhand.arrays import Ints
 from evenhand.auditing.batches import AuditSums
 from evenhand.auditing.fitted import Fitted, own_score
-from evenhand.metrics.disparity.intervals import effective_counts_of_two, newcombe
 from evenhand.metrics.estimate import Estimate, RowWeights, not_estimable
+from evenhand.metrics.intervals import effective_counts_of_two, newcombe
 from evenhand.metrics.outcomes import auc_interval
 from evenhand.report.drawing import chart_of, check_any, label_of, lines_by_group, quantity
 from evenhand.report.formatting import decimal, is_number, shortened

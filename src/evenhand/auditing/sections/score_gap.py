@@ -13,7 +13,6 @@ from evenhand.report.drawing import (
     MOST_FEATURES,
     NothingToDrawError,
     chart_of,
-    estimate_row,
     finished,
     forest,
     guide_x,
@@ -23,7 +22,7 @@ from evenhand.report.drawing import (
 )
 from evenhand.report.formatting import capital, count, decimal, interval, is_number, percent, shortened
 from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
-from evenhand.report.tables import NOTE, SIGNIFICANT, Column, Highlight, Record, Table, estimate, text
+from evenhand.report.tables import NOTE, Column, Record, Table, estimate, p_adjusted, text
 
 _NOT_TESTED = "finances are equal here: its part comes from how they interact with other inputs, and is not tested"
 
@@ -102,7 +101,7 @@ def segment_gap_table(summary: Summary) -> Table:
         estimate("gap", "total"),
         text("unit"),
         Column("p-value, two-sided", "p", "total/p_value"),
-        Column("p-value, adjusted", "p", "p_adjusted"),
+        p_adjusted("p_adjusted"),
         Column("note", "long text", "total/note"),
     )
     drawn = ", in the first draw of the groups" if "drawn_groups" in summary else ""
@@ -110,8 +109,7 @@ def segment_gap_table(summary: Summary) -> Table:
         f"Score gap at equal finances among people with one value of a column of `by`{drawn}, in total and by input; "
         "p-values of totals are adjusted over the values of the column (Holm), those of inputs over the inputs."
     )
-    highlights = [Highlight("p-value, adjusted", "at most", SIGNIFICANT, "evidence")]
-    return Table("Score gap by segment", caption, columns, records, highlights)
+    return Table("Score gap by segment", caption, columns, records)
 
 
 def _shuffles(summary: Summary, *, is_input: bool) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
@@ -150,7 +148,7 @@ def _share_of_shuffles(shuffles: Mapping[str, Any], p_value: float) -> str:
     return f"{count(n_as_large) if n_as_large else 'none'} of {count(n)} shuffles{share}"
 
 
-def _shuffle_table(summary: Summary, name: str, *, is_input: bool) -> Table:
+def _shuffle_table(summary: Summary, *, is_input: bool) -> Table:
     try:
         gap, shuffles = _shuffles(summary, is_input=is_input)
     except NothingToDrawError:
@@ -160,17 +158,8 @@ def _shuffle_table(summary: Summary, name: str, *, is_input: bool) -> Table:
         records = _bars(shuffles)
     columns = (Column("from", places=4), Column("to", places=4), Column("share of shuffles", "share", "share"))
     caption = f"Shares of shuffles by what they make of {part}."
+    name = "Shuffled input" if is_input else "Shuffled gap"
     return Table(name, caption, columns, records, if_empty=NO_EVIDENCE, needs=("inputs",) if is_input else ())
-
-
-def shuffled_gap_table(summary: Summary) -> Table:
-    """The score gap after reshuffling the groups."""
-    return _shuffle_table(summary, "Shuffled gap", is_input=False)
-
-
-def shuffled_input_table(summary: Summary) -> Table:
-    """The part of the clearest input after reshuffling the groups."""
-    return _shuffle_table(summary, "Shuffled input", is_input=True)
 
 
 def _histogram(summary: Summary, *, is_input: bool) -> alt.Chart:
@@ -215,13 +204,13 @@ def score_gap(data: Summary) -> alt.Chart:
     gap = largest_gap(data)
     inputs = sorted(gap["features"], key=lambda f: -size_of(f["value"]))[:MOST_FEATURES]
     rows = [
-        estimate_row("all inputs together" if inputs else "in total", gap["total"]),
-        *(estimate_row(f["feature"], f) for f in inputs),
+        ("all inputs together" if inputs else "in total", gap["total"]),
+        *((f["feature"], f) for f in inputs),
     ]
     return forest(
         rows,
         _axis(data, gap),
-        "Points with 95% intervals: score gap at equal finances, in total and through each input.",
+        "score gap at equal finances, in total and through each input.",
     )
 
 
@@ -263,10 +252,6 @@ def _shuffled_input(data: Summary) -> str:
     )
 
 
-def _unit_words(unit: str) -> str:
-    return "favorable decisions" if unit == "decision" else unit
-
-
 def _gap_numbers(estimate: Mapping[str, Any], sign: float) -> tuple[float, float, float]:
     """Value, standard error and degrees of freedom."""
     value, error, df = (number(estimate[name]) for name in ("value", "standard_error", "df"))
@@ -280,12 +265,18 @@ class ScoreGap(Section):
     answers, more = ("score_gap", "inputs"), "How far chance alone moves the gap, and the gap within segments"
     charts = (
         AuditChart(score_gap, "Score gap at equal finances", _score_gap, score_gap_table, is_wide=True),
-        AuditChart(shuffled_gap, "The gap among reshuffled groups", _shuffled_gap, shuffled_gap_table, is_detail=True),
+        AuditChart(
+            shuffled_gap,
+            "The gap among reshuffled groups",
+            _shuffled_gap,
+            lambda s: _shuffle_table(s, is_input=False),
+            is_detail=True,
+        ),
         AuditChart(
             shuffled_input,
             "The clearest input among reshuffled groups",
             _shuffled_input,
-            shuffled_input_table,
+            lambda s: _shuffle_table(s, is_input=True),
             is_detail=True,
         ),
     )
@@ -380,11 +371,15 @@ class ScoreGap(Section):
             groups = (other, group) if is_turned else (group, other)
             sign = -1.0 if is_turned else 1.0
             of_groups = f", {groups[0]} minus {groups[1]}"
-            for name, unit in (("total", ""), ("probability", "probability"), ("decision", "decision")):
+            for name, unit, words in (
+                ("total", "", gap["unit"]),
+                ("probability", "probability", "probability"),
+                ("decision", "decision", "favorable decisions"),
+            ):
                 yield AuditMetric(
                     gap_key(*groups, unit),
                     "score_gap",
-                    f"score gap in {_unit_words(unit or gap['unit'])}{of_groups}",
+                    f"score gap in {words}{of_groups}",
                     *_gap_numbers(gap[name], sign),
                     note=gap[name]["note"] if gap[name]["standard_error"] else "",
                     finding=None if unit else "score_gap",

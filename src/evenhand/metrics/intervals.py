@@ -30,27 +30,28 @@ from evenhand.metrics.estimate import (
     student_quantile,
 )
 
+CONFIDENCE = 0.95
 _ROUNDING = 1e-12  # of effective counts, as a share of them
 
 
-def wilson(x: float, n: float, confidence: float) -> tuple[float, float]:
+def wilson(x: float, n: float, confidence: float = CONFIDENCE) -> tuple[float, float]:
     """Both ends of the interval of a rate of x in n (Wilson 1927)."""
     low, high = proportion_confint(x, n, alpha=1 - confidence, method="wilson")
     return (0.0 if x == 0 else float(low)), (1.0 if x == n else float(high))
 
 
-def rate_estimate(x: float, n: float, confidence: float, absent: str = "") -> Estimate:
+def rate_estimate(x: float, n: float, confidence: float = CONFIDENCE, absent: str = "") -> Estimate:
     """A rate of x in n with Wilson's interval; `absent` says why there is no one."""
     return Estimate(x / n, *wilson(x, n, confidence)) if n else not_estimable(absent)
 
 
-def newcombe(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
+def newcombe(x1: float, n1: float, x0: float, n0: float, confidence: float = CONFIDENCE) -> Estimate:
     """Difference of rates with the hybrid score interval (Newcombe 1998, method 10)."""
     low, high = confint_proportions_2indep(x1, n1, x0, n0, method="newcomb", compare="diff", alpha=1 - confidence)
     return Estimate(x1 / n1 - x0 / n0, float(low), float(high))
 
 
-def koopman(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
+def koopman(x1: float, n1: float, x0: float, n0: float, confidence: float = CONFIDENCE) -> Estimate:
     """Ratio of rates with the score interval (Koopman 1984): all ratios that a chi-square test does not reject."""
     if x0 == 0:
         return not_estimable("not estimable: no one in the reference group is approved")
@@ -74,7 +75,7 @@ def koopman(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Es
     return Estimate(value, low, float(np.exp(_crossing(chi_square, center, 1, level))))
 
 
-def cornfield(x1: float, n1: float, x0: float, n0: float, confidence: float) -> Estimate:
+def cornfield(x1: float, n1: float, x0: float, n0: float, confidence: float = CONFIDENCE) -> Estimate:
     """Odds ratio with the score interval and fixed margins (Cornfield 1956, without continuity correction)."""
     approved = x1 + x0
     least, most = max(0, approved - n0), min(approved, n1)
@@ -109,11 +110,6 @@ def _crossing(function: Callable[[float], float], start: float, direction: int, 
     return float(optimize.brentq(lambda place: min(function(place), 1e12) - level, near, far, xtol=1e-10))
 
 
-SOFT_NOTE = (
-    "group membership is given as probabilities: counts are sums of probabilities, intervals are normal "
-    "approximations, and differences are understated or overstated if decisions depend on membership beyond them"
-)
-
 WEIGHT_NOTE = (
     "rates and means are weighted by the sampling weights, counts are people of the sample, and intervals and tests "
     "use the effective number of people"
@@ -124,11 +120,10 @@ CLUSTER_NOTE = "people of the same cluster count as one independent unit in inte
 
 @dataclass(frozen=True)
 class Membership:
-    """Group membership: codes if known, else probabilities of shape (n, G), and the weight of each row."""
+    """The group of each row, as codes, and its weight."""
 
     names: tuple[str, ...]
-    codes: Ints | None
-    probabilities: Floats | None
+    codes: Ints
     weights: RowWeights
 
     @property
@@ -139,56 +134,29 @@ class Membership:
     @property
     def note(self) -> str:
         """What a reader of counts and intervals must know."""
-        notes = {
-            SOFT_NOTE: self.is_soft,
-            WEIGHT_NOTE: not self.weights.is_equal,
-            CLUSTER_NOTE: self.weights.clusters is not None,
-        }
+        notes = {WEIGHT_NOTE: not self.weights.is_equal, CLUSTER_NOTE: self.weights.clusters is not None}
         return "; ".join(note for note, is_needed in notes.items() if is_needed)
 
-    @property
-    def is_soft(self) -> bool:
-        """Whether membership is given as probabilities."""
-        return self.codes is None
-
     def column(self, code: int) -> Floats:
-        """Each person's weight in one group."""
-        if self.probabilities is not None:
-            return self.probabilities[:, code]
-        assert self.codes is not None
+        """1 for people of a group, and 0 for all others."""
         return np.asarray(self.codes == code, dtype=np.float64)
 
     def sums(self, values: NDArray[Any]) -> Floats:
         """Weighted sum of `values` over each group, of shape (G,)."""
-        return self._sums(self.times * values)
+        return np.bincount(self.codes, self.times * values, len(self.names)).astype(np.float64)
 
-    def counts(self, values: NDArray[Any]) -> Floats:
-        """Sum of `values` over the people of each group, whatever their weights."""
-        return self._sums(self.weights.count * values)
-
-    def _sums(self, values: NDArray[Any]) -> Floats:
-        if self.probabilities is not None:
-            return np.asarray(values @ self.probabilities, dtype=np.float64)
-        assert self.codes is not None
-        return np.bincount(self.codes, weights=values, minlength=len(self.names)).astype(np.float64)
+    def counts(self, values: NDArray[Any]) -> Ints:
+        """Number of people of each group who have a value of 1, whatever their weights."""
+        return np.bincount(self.codes, self.weights.count * values, len(self.names)).round().astype(np.int64)
 
     def effective_counts(self, values: Ints, subset: NDArray[np.bool_]) -> tuple[Floats, Floats]:
-        """Effective number of 1s, and of people, of `subset` in each group; membership is known."""
-        assert self.codes is not None
+        """Effective number of 1s, and of people, of `subset` in each group."""
         return effective_counts(self.codes[subset], len(self.names), values[subset], self.weights.rows(subset))
 
     def n_effective(self, code: int) -> float:
-        """The number of people with known membership that would carry the same information."""
-        weights = self.column(code)
-        if not weights.any():
-            return 0.0
-        squares = self.weights.variance(weights)
-        # The squares of the tiniest probabilities are 0 in floating point.
-        return float(self.times @ weights) ** 2 / squares if squares else math.nan
-
-    def count(self, value: float) -> float:
-        """A count of people: an integer if membership is known."""
-        return float(value) if self.is_soft else round(value)
+        """The number of equally weighted people that would carry the same information."""
+        inside = self.column(code)
+        return float(self.times @ inside) ** 2 / self.weights.variance(inside) if inside.any() else 0.0
 
 
 def effective_counts(codes: Ints, n_codes: int, values: Ints, weights: RowWeights) -> tuple[Floats, Floats]:
@@ -237,36 +205,9 @@ def effective_counts_of_two(
 def membership_of(
     group: ArrayLike, n: int, names: Sequence[str] | None, frequency: ArrayLike | RowWeights | None
 ) -> Membership:
-    """Membership of `n` rows, at least one, from codes of shape (n,) or probabilities of shape (n, G)."""
-    weights = row_weights(frequency, n)
-    values = np.asarray(group)
-    if values.ndim not in (1, 2):
-        raise InvalidInputError(
-            f"`group` must be codes of shape (n,) or probabilities of shape (n, G), got shape {values.shape}."
-        )
-    codes = probabilities = None
-    if values.ndim == 2 and len(values) == n:
-        probabilities = values.astype(np.float64)
-        readable = tuple(map(str, range(values.shape[1]) if names is None else names))
-        if len(readable) != values.shape[1]:
-            raise InvalidInputError(
-                f"`names` has {len(readable)} names for {values.shape[1]} columns of probabilities; give one per "
-                "column."
-            )
-        is_bad = ~((probabilities >= 0).all(axis=1) & (np.abs(probabilities.sum(axis=1) - 1) <= 1e-6))
-        if is_bad.any():
-            raise InvalidInputError(
-                f"`group` probabilities must be at least 0 and sum to 1 for each person, got {int(is_bad.sum())} rows "
-                f"that do not, the first at {int(is_bad.argmax())}; divide each row by its sum, or drop those people."
-            )
-    else:
-        codes, readable = group_codes(values, n, names)
-    if len(readable) < 2:
-        raise InvalidInputError(f"At least two groups are needed to compare, got {list(readable)}; check `group`.")
-    repeated = sorted({name for name in readable if readable.count(name) > 1})
-    if repeated:
-        raise InvalidInputError(f"`names` must be unique, got {repeated} more than once.")
-    return Membership(readable, codes, probabilities, weights)
+    """Membership of `n` rows, at least one; by default, the codes are the names."""
+    codes, readable = group_codes(group, n, names)
+    return Membership(readable, codes, row_weights(frequency, n))
 
 
 def reference_code_of(members: Membership, reference: str | None) -> int:
@@ -300,7 +241,7 @@ def standard_error(influence: Floats, weights: RowWeights) -> float:
     return float(np.sqrt(weights.variance(influence)))
 
 
-def group_mean(members: Membership, code: int, values: Floats, confidence: float) -> Estimate:
+def group_mean(members: Membership, code: int, values: Floats, confidence: float = CONFIDENCE) -> Estimate:
     """Weighted mean of the group with Student's interval on the effective number of people."""
     weights, times = members.column(code), members.times
     if not weights.any():
@@ -315,19 +256,11 @@ def group_mean(members: Membership, code: int, values: Floats, confidence: float
 
 
 def group_rate(
-    members: Membership, code: int, values: Ints, subset: NDArray[np.bool_], absent: str, confidence: float
+    members: Membership, code: int, values: Ints, subset: NDArray[np.bool_], absent: str, confidence: float = CONFIDENCE
 ) -> Estimate:
     """Share of 1s among the group's people in `subset`."""
-    weights = members.column(code) * subset
-    total = float(members.times @ weights)
-    if total == 0:
+    inside = members.column(code) * subset
+    if not inside.any():
         return not_estimable(f"not estimable: {absent} in group {members.names[code]!r}")
-    rate, influence = weighted_mean(values, weights, members.times)
-    if not members.is_soft:
-        ones, people = float((members.times * weights) @ values), total
-        if not members.weights.is_simple:
-            ones, people = (float(counts[code]) for counts in members.effective_counts(values, subset))
-        return Estimate(rate, *wilson(ones, people, confidence))
-    error = standard_error(influence, members.weights)
-    half = normal_quantile(confidence) * error
-    return Estimate(rate, max(0.0, rate - half), min(1.0, rate + half), error)
+    ones, people = (float(counts[code]) for counts in members.effective_counts(values, subset))
+    return Estimate(weighted_mean(values, inside, members.times)[0], *wilson(ones, people, confidence))
