@@ -323,41 +323,6 @@ class Parameter(NamedTuple):
     tuned: Any = None
 
 
-@dataclass(frozen=True)
-class FamilySpec:
-    """What a search knows about a family before it trains anything.
-
-    Attributes
-    ----------
-    name, words
-        Its name, and what it is in words.
-    defaults
-        Every parameter of a candidate, with its value if the space does not name it.
-    space
-        Values to try if no space is given.
-    plain
-        Parameters that make a candidate more than plain training, at the values at which it is plain.
-    unused
-        Parameters that do not matter for an unconstrained candidate, at the one value that is tried.
-    """
-
-    name: FamilyName
-    words: str
-    defaults: Parameters
-    space: Mapping[str, Sequence[Any]]
-    plain: Parameters
-    unused: Parameters
-
-    @classmethod
-    def of(
-        cls, name: FamilyName, words: str, parameters: Mapping[str, Parameter], plain: Parameters, unused: Parameters
-    ) -> FamilySpec:
-        """From the parameters that are searched and those that make a candidate more than plain training."""
-        usual = {key: p.usual if p.tuned is None else p.tuned for key, p in parameters.items()}
-        space = {key: p.values for key, p in parameters.items() if p.values}
-        return cls(name, words, {**usual, **plain, "seed": 0}, space, plain, unused)
-
-
 def _half(rate: float) -> list[float]:
     return [rate, rate / 2]
 
@@ -370,20 +335,86 @@ def _coarser(n: int) -> list[int]:
     return [n, min(16, n)]
 
 
-class EstimatorFamily(ABC):
-    """Classifiers of a library that learn from a table; they never need the group to decide.
+class Family(ABC):
+    """Models of one kind, and what a search tries with them.
 
-    A candidate has the parameters of the library's class, under the library's names, and four that the search adds:
-    ``drop`` (columns to leave out), ``monotone`` (columns with 1 or -1, if the class supports that), ``repair`` (a
-    change of the training people, see `repaired`) and ``seed`` (added to the seeds of its models).
+    A candidate has every parameter of `parameters` and of `plain`, and ``seed``, a number that is added to the seeds of
+    its models.
     """
 
     name: ClassVar[FamilyName]
     words: ClassVar[str]
+    parameters: ClassVar[dict[str, Parameter]]
+    """Parameters that are searched."""
+
+    @property
+    @abstractmethod
+    def plain(self) -> Parameters:
+        """Parameters that make a candidate more than plain training, at the values at which it is plain."""
+
+    @property
+    def unused(self) -> Parameters:
+        """Parameters that do not matter for an unconstrained candidate, at the one value that is tried."""
+        return self.plain
+
+    @property
+    def defaults(self) -> Parameters:
+        """Every parameter of a candidate, with its value if the space does not name it."""
+        usual = {name: p.usual if p.tuned is None else p.tuned for name, p in self.parameters.items()}
+        return {**usual, **self.plain, "seed": 0}
+
+    @property
+    def space(self) -> dict[str, Sequence[Any]]:
+        """Values to try if no space is given."""
+        return {name: p.values for name, p in self.parameters.items() if p.values}
+
+    def further(self) -> frozenset[str]:
+        """Parameters that a space may name besides the defaults."""
+        return frozenset()
+
+    @abstractmethod
+    def save(self, model: Any, path: Path) -> Path:
+        """Write a model as a file that `evenhand.load_model` opens, whole or not at all; a folder gets ``model.*``."""
+
+
+class NetworkFamily(Family):
+    """`CECClassifier`, trained in stacks."""
+
+    name = "network"
+    words = "networks"
+    plain: ClassVar = {"cec_weight": 0.0, "equalized_odds_weight": 0.0}
+    unused: ClassVar = {**plain, "objective": "reasoning_gap"}
+    parameters: ClassVar = {
+        "objective": Parameter("reasoning_gap", ("reasoning_gap", "excess", "reasoning_excess")),
+        "cec_weight": Parameter(0.0, (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)),
+        "equalized_odds_weight": Parameter(0.0, (0.0, 0.1, 0.3, 1.0)),
+        "learning_rate": Parameter(3e-4, (3e-4, 1e-3)),
+        "epochs": Parameter(30, (10, 20, 30)),
+        "hidden": Parameter((128, 64)),
+        "dropout": Parameter(0.2),
+        "batch_size": Parameter(64),
+        "n_steps": Parameter(1),
+        "method": Parameter("segments"),
+        "cec_every": Parameter(1),
+        "least_explained": Parameter(0.0),
+    }
+
+    def save(self, model: Any, path: Path) -> Path:
+        """Write a safetensors file."""
+        saved: Path = model.save(path)
+        return saved
+
+
+class EstimatorFamily(Family):
+    """Classifiers of a library that learn from a table; they never need the group to decide.
+
+    A candidate has the parameters of the library's class, under the library's names, and four that the search adds:
+    ``drop`` (columns to leave out), ``monotone`` (columns with 1 or -1, if the class supports that), ``repair`` (a
+    change of the training people, see `repaired`) and ``seed``.
+    """
+
     home: ClassVar[tuple[str, str]]
     """Module and name of the library's class."""
-    parameters: ClassVar[dict[str, Parameter]]
-    """Parameters that are searched, by the library's names."""
     takes_monotone: ClassVar[bool] = False
     is_native: ClassVar[bool] = False
     """Whether it is saved in the library's native format, which names only the columns that are kept."""
@@ -391,11 +422,14 @@ class EstimatorFamily(ABC):
     """Parameters of the class that the search sets itself."""
 
     @property
-    def spec(self) -> FamilySpec:
-        """What a search knows about it."""
-        own: dict[str, Any] = {"drop": (), **({"monotone": ()} if self.takes_monotone else {}), "repair": "none"}
-        tried = {name: Parameter(value, QUICK_REPAIRS if name == "repair" else ()) for name, value in own.items()}
-        return FamilySpec.of(self.name, self.words, {**self.parameters, **tried}, own, own)
+    def plain(self) -> Parameters:
+        """Every column, no directions and no repair."""
+        return {"drop": (), **({"monotone": ()} if self.takes_monotone else {}), "repair": "none"}
+
+    @property
+    def space(self) -> dict[str, Sequence[Any]]:
+        """Values to try if no space is given."""
+        return {**super().space, "repair": QUICK_REPAIRS}
 
     @abstractmethod
     def read(self, model: Any, text: str = "") -> Reading | None:
@@ -420,14 +454,14 @@ class EstimatorFamily(ABC):
         """
 
     def save(self, model: Any, path: Path) -> Path:
-        """Write a model as a file that `evenhand.load_model` opens, whole or not at all; a folder gets ``model.*``."""
+        """Write a file of skops."""
         file = _file_in(path, ".skops")
         with write_atomically(file) as temporary:
             imported_skops().dump(model, temporary)
         return file
 
     def further(self) -> frozenset[str]:
-        """Parameters of the class that a space may name besides the defaults; none if it is not installed."""
+        """Parameters of the library's class; none if it is not installed."""
         try:
             return frozenset(self.library_class()().get_params()) - self.fixed
         except InvalidInputError:
@@ -928,31 +962,11 @@ def _lightgbm_text(text: str, n_trees: int) -> Reading:
     return Reading(parameters, signs_by_input(written.get("monotone_constraints")))
 
 
-_PLAIN = {"cec_weight": 0.0, "equalized_odds_weight": 0.0}
-
-_NETWORK = {
-    "objective": Parameter("reasoning_gap", ("reasoning_gap", "excess", "reasoning_excess")),
-    "cec_weight": Parameter(0.0, (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)),
-    "equalized_odds_weight": Parameter(0.0, (0.0, 0.1, 0.3, 1.0)),
-    "learning_rate": Parameter(3e-4, (3e-4, 1e-3)),
-    "epochs": Parameter(30, (10, 20, 30)),
-    "hidden": Parameter((128, 64)),
-    "dropout": Parameter(0.2),
-    "batch_size": Parameter(64),
-    "n_steps": Parameter(1),
-    "method": Parameter("segments"),
-    "cec_every": Parameter(1),
-    "least_explained": Parameter(0.0),
-}
-
 ESTIMATORS: dict[str, EstimatorFamily] = {
     family.name: family
     for family in (HistTrees(), XgboostModels(), LightgbmModels(), LogisticModels(), ScorecardModels())
 }
 """Every family but the networks, which are trained in stacks, by name."""
 
-SPECS: dict[str, FamilySpec] = {
-    "network": FamilySpec.of("network", "networks", _NETWORK, _PLAIN, {**_PLAIN, "objective": "reasoning_gap"}),
-    **{name: family.spec for name, family in ESTIMATORS.items()},
-}
-"""What a search knows about each family, by name."""
+FAMILIES: dict[str, Family] = {"network": NetworkFamily(), **ESTIMATORS}
+"""Every family, by name."""

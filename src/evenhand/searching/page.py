@@ -18,7 +18,7 @@ from evenhand.report.drawing import VARIABLES, chart_of, estimate_row, finished,
 from evenhand.report.formatting import capital, count, decimal, interval, listed, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
 from evenhand.report.tables import Column, Highlight, Record, Table, estimate
-from evenhand.searching.families import SPECS
+from evenhand.searching.families import FAMILIES
 from evenhand.searching.space import in_a_cell
 from evenhand.searching.stopping import FURTHER
 
@@ -208,7 +208,7 @@ def _question(data: Data) -> tuple[tuple[str, str], ...]:
         ("Constraints", "; ".join(data["keep"]) or "none"),
         ("Minimized" if metric_of(data["minimize"]).direction < 0 else "Maximized", metric_of(data["minimize"]).words),
         *([("Payoff", worth)] if worth else []),
-        ("Family", "; ".join(SPECS[name].words for name in data["families"])),
+        ("Family", "; ".join(FAMILIES[name].words for name in data["families"])),
         ("People", f"{count(people['searched'])} were searched on{held}. Groups of everyone: {groups}"),
         ("Matched on", ", ".join(people["financial_features"])),
         (
