@@ -12,15 +12,19 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
-from evenhand.arrays import Ints
+from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import DataFileError, InvalidInputError
+from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.identity import fingerprint_plain
+from evenhand.metrics.names import SEARCHED
 from evenhand.searching.families import (
     ESTIMATORS,
     QUICK_REPAIRS,
@@ -31,7 +35,7 @@ from evenhand.searching.families import (
 )
 from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import ComparedFold, SearchPeople
-from evenhand.searching.scoring import score_model, score_stack
+from evenhand.searching.scoring import is_signed_gap, score_model, score_stack, with_sizes
 from evenhand.searching.space import Candidate
 from evenhand.system.files import json_ready, write_text
 from evenhand.system.threads import in_order, n_cores, on_this_core
@@ -71,6 +75,40 @@ class Scored:
     seed: int
     metrics: dict[str, float]
     note: str = ""
+
+
+def collate(
+    scored: Sequence[Scored], candidates: Sequence[Candidate], settings: SearchSettings, features: Sequence[str]
+) -> tuple[dict[str, Floats], dict[str, Floats], dict[int, str]]:
+    """Metrics of candidates from the metrics of their models in each fold and for each seed.
+
+    Returns metrics by name, of shape (n_candidates, n_folds), averaged over seeds, NaN if one could not be estimated;
+    signed gaps of scores by `gap_name`, of the same shape; and why a candidate has no metrics, by its number.
+
+    Parameters
+    ----------
+    scored
+        A row for each model.
+    candidates, settings
+        What was trained, and on how many folds and seeds.
+    features
+        Names of the table's columns.
+    """
+    number = {candidate.key: candidate.number for candidate in candidates}
+    names = dict.fromkeys([*SEARCHED, *(name for row in scored for name in row.metrics)])
+    if settings.payoff is None:
+        del names["profit"]
+    sums = {name: np.zeros((len(candidates), settings.folds)) for name in names}
+    notes: dict[int, list[str]] = defaultdict(list)
+    for row in scored:
+        k = number[row.candidate]
+        if row.note:
+            notes[k].append(row.note)
+        for name, values in sums.items():
+            values[k, row.fold] += row.metrics.get(name, np.nan) / settings.seeds
+    gaps = {name: values for name, values in sums.items() if is_signed_gap(name)}
+    metrics = with_sizes(sums, {name: values.mean(1) for name, values in gaps.items()}, features)
+    return metrics, gaps, {k: of_one[0] for k, of_one in notes.items()}
 
 
 class BlockStore:
@@ -176,6 +214,10 @@ class Evaluator:
                     lambda one: kept(one, self.score_estimator), others, self.settings.n_jobs or n_cores()
                 )
 
+    @cached_property
+    def _encoder(self) -> TableEncoder:
+        return self.people.encoder(self.settings.encoding)
+
     @property
     def places(self) -> list[tuple[int, int]]:
         """Every fold with every seed."""
@@ -220,11 +262,25 @@ class Evaluator:
         members = [(model, fold, seed) for model in models for fold, seed in self.places]
         place_of = {member: index for index, member in enumerate(members)}
         epochs = sorted({int(c.parameters["epochs"]) for c in block})
-        settings = self._training_settings(block[0], members, epochs[-1])
+        trained, tables, seeds = zip(*members, strict=True)
+        cec, odds, rates, own = zip(*trained, strict=True)
+        n_folds, first = len(self.folds), self.settings.random_state
+        shared = {name: block[0].parameters[name] for name in _SHARED}
+        settings = TrainingSettings(
+            table=tables,
+            seed=tuple(first + f + n_folds * (seed + s) for f, seed, s in zip(tables, seeds, own, strict=True)),
+            cec_weight=cec,
+            equalized_odds_weight=odds,
+            learning_rate=rates,
+            objective=block[0].parameters["objective"],
+            epochs=epochs[-1],
+            device=str(self.device),
+            **{**shared, "hidden": tuple(shared["hidden"])},
+        )
         triples = [fold.triples for fold in self.folds if fold.triples is not None]
         uses_triples = settings.uses_placebo and any(settings.of_member("cec_weight"))
         stacks = train_stack(stack_tables(self.folds, triples if uses_triples else None), settings, epochs)
-        layout, encoder = stacks[epochs[-1]].layout, self.people.encoder(self.settings.encoding)
+        layout = stacks[epochs[-1]].layout
         judged = [(candidate, seed) for candidate in block for seed in range(self.settings.seeds)]
         for number, fold in enumerate(self.folds):
             rows = [
@@ -232,28 +288,9 @@ class Evaluator:
                 for c, seed in judged
             ]
             stack = torch.stack(rows).to(self.device)
-            metrics = score_stack(stack, layout, encoder, self.people, fold, self.settings)
+            metrics = score_stack(stack, layout, self._encoder, self.people, fold, self.settings)
             for (candidate, seed), of_one in zip(judged, metrics, strict=True):
                 yield Scored(candidate.key, number, seed, of_one)
-
-    def _training_settings(
-        self, candidate: Candidate, members: Sequence[tuple[Trained, int, int]], epochs: int
-    ) -> TrainingSettings:
-        models, folds, seeds = zip(*members, strict=True)
-        cec, odds, rates, own = zip(*models, strict=True)
-        n_folds, start = len(self.folds), self.settings.random_state
-        shared = {name: candidate.parameters[name] for name in _SHARED}
-        return TrainingSettings(
-            table=folds,
-            seed=tuple(start + f + n_folds * (seed + s) for f, seed, s in zip(folds, seeds, own, strict=True)),
-            cec_weight=cec,
-            equalized_odds_weight=odds,
-            learning_rate=rates,
-            objective=candidate.parameters["objective"],
-            epochs=epochs,
-            device=str(self.device),
-            **{**shared, "hidden": tuple(shared["hidden"])},
-        )
 
     def score_estimator(self, block: Sequence[Candidate]) -> list[Scored]:
         """Train and score the one candidate of a block, on one thread; candidates share slow repairs."""

@@ -33,7 +33,7 @@ from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError, did_you_mean, first_line
 from evenhand.inputs.validation import check_columns, is_number_column, text_columns
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.encoders import flat_steps
+from evenhand.models.encoders import CodedTable, flat_steps
 from evenhand.models.files.skops import imported_skops
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.sklearn import binned_columns, is_kind, is_scorecard, unwrapped
@@ -79,41 +79,22 @@ class Training:
 def _by_fairshap(training: Training, columns: Sequence[str]) -> Training:
     """People with the values that, to boosted trees, set them apart from their matches replaced by the matches'."""
     seen = training.X[list(columns)]
-    coded = np.column_stack([_coded(seen[name]) for name in columns])
+    coded = CodedTable.of(seen)
     changes = fairshap.repaired(
-        coded,
+        coded.transform(seen),
         training.y,
         training.group,
         fit=_fit_trees,
         finances=training.X[list(training.financial)],
         is_financial=np.isin(list(columns), training.financial),
     )
-    changed = {name: _decoded(seen[name], changes.features[:, j]) for j, name in enumerate(columns)}
-    return replace(training, X=training.X.assign(**changed))
+    changed = coded.decoded(changes.features.astype(np.float64))
+    return replace(training, X=training.X.assign(**{name: changed[name] for name in columns}))
 
 
 def _fit_trees(rows: NDArray[np.floating], labels: Ints) -> AuditedModel:
     with threadpool_limits(1, user_api="openmp"):
         return as_audited_model(HistGradientBoostingClassifier(max_iter=50, random_state=0).fit(rows, labels))
-
-
-def _coded(column: pd.Series[Any]) -> Floats:
-    """A column as numbers: categories by their position, missing values as NaN."""
-    if is_number_column(column) or column.dtype == bool:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    codes = column.astype("category").cat.codes.to_numpy(dtype=np.float64)
-    return np.where(codes < 0, np.nan, codes)
-
-
-def _decoded(column: pd.Series[Any], values: NDArray[np.floating]) -> pd.Series[Any]:
-    """Numbers of `_coded` as a column of the same kind."""
-    if is_number_column(column):
-        return pd.Series(values, index=column.index)
-    if column.dtype == bool:
-        return pd.Series(values == 1, index=column.index)
-    codes = np.where(np.isnan(values), -1, values).astype(np.int64)
-    kind: Any = column.astype("category").dtype
-    return pd.Series(pd.Categorical.from_codes(codes, dtype=kind), index=column.index)
 
 
 REPAIRS = ("none", "reweighing", "fairshap")
@@ -578,6 +559,7 @@ def spelled_as(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     return [name if name in columns else spelled.get(name, name) for name in names]
 
 
+_STOPPED = "Your model stopped early: its {} rounds are kept."
 _EARLY = frozenset({"early_stopping", "validation_fraction", "n_iter_no_change", "tol"})
 
 
@@ -606,7 +588,7 @@ class HistTrees(EstimatorFamily):
             return None
         parameters, notes = given_parameters(model, self.fixed | _EARLY)
         if model.n_iter_ < model.max_iter:
-            notes += (f"Your model stopped early: its {model.n_iter_} rounds are kept.",)
+            notes += (_STOPPED.format(model.n_iter_),)
         if model.is_categorical_ is not None:
             notes += ("Your model splits on categories; candidates split on their integer codes.",)
         return Reading({**parameters, "max_iter": int(model.n_iter_)}, signs_by_input(model.monotonic_cst), notes)
@@ -714,11 +696,16 @@ class _NativeFamily(EstimatorFamily):
 
     takes_monotone = True
     is_native = True
+    always: ClassVar[Parameters]
+    """Options of every model."""
 
-    def native(self, parameters: Parameters, training: Training) -> tuple[Any, pd.DataFrame, dict[str, Any], list[int]]:
-        """The library's class, the columns that are kept, options of the class and the direction of each column."""
+    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
+        """A classifier of the library on the columns that are kept."""
         X = with_categories(training.X[kept_columns(parameters, [str(column) for column in training.X.columns])])
-        return self.library_class(), X, _class_options(parameters), monotone_signs(parameters, X)
+        options, signs = {**_class_options(parameters), **self.always}, monotone_signs(parameters, X)
+        if any(signs):
+            options["monotone_constraints"] = tuple(signs)
+        return _fitted(self.library_class()(**options, random_state=random_state, n_jobs=1), X, training)
 
 
 _FEWEST_NODES = 8
@@ -780,6 +767,7 @@ class XgboostModels(_NativeFamily):
     name = "xgboost"
     words = "gradient-boosted trees of XGBoost"
     home = ("xgboost", "XGBClassifier")
+    always: ClassVar = {"enable_categorical": True}
     fixed = EstimatorFamily.fixed | {
         "monotone_constraints",
         "enable_categorical",
@@ -817,17 +805,8 @@ class XgboostModels(_NativeFamily):
             notes += (f"Your model treats {model.missing:g} as a missing value; candidates do not.",)
         if model.get_booster().attr("best_iteration") is not None:
             parameters["n_estimators"] = model.best_iteration + 1
-            notes += (f"Your model stopped early: its {parameters['n_estimators']} rounds are kept.",)
+            notes += (_STOPPED.format(parameters["n_estimators"]),)
         return Reading(parameters, signs, notes)
-
-    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
-        """An `XGBClassifier` on the columns that are kept."""
-        kind, X, options, signs = self.native(parameters, training)
-        if any(signs):
-            options["monotone_constraints"] = tuple(signs)
-        if text_columns(X):
-            options["enable_categorical"] = True
-        return _fitted(kind(**options, random_state=random_state, n_jobs=1), X, training)
 
     def save(self, model: Any, path: Path) -> Path:
         """Write XGBoost's native file: JSON, or binary if the path ends in ``.ubj``.
@@ -902,6 +881,8 @@ class LightgbmModels(_NativeFamily):
     name = "lightgbm"
     words = "gradient-boosted trees of LightGBM"
     home = ("lightgbm", "LGBMClassifier")
+    # Otherwise LightGBM times two ways to build histograms and takes the faster, which changes the last digits.
+    always: ClassVar = {"deterministic": True, "force_col_wise": True, "verbose": -1}
     fixed = EstimatorFamily.fixed | {
         "monotone_constraints",
         "objective",
@@ -933,18 +914,8 @@ class LightgbmModels(_NativeFamily):
         signs = signs_by_input(model.get_params().get("monotone_constraints"))
         if model.best_iteration_:
             parameters["n_estimators"] = model.best_iteration_
-            notes += (f"Your model stopped early: its {model.best_iteration_} rounds are kept.",)
+            notes += (_STOPPED.format(model.best_iteration_),)
         return Reading(parameters, signs, notes)
-
-    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
-        """An `LGBMClassifier` on the columns that are kept."""
-        kind, X, options, signs = self.native(parameters, training)
-        if any(signs):
-            options["monotone_constraints"] = signs
-        # Otherwise LightGBM times two ways to build histograms and takes the faster, which changes the last digits.
-        same_bits = {"deterministic": True, "force_col_wise": True}
-        model = kind(**options, **same_bits, random_state=random_state, n_jobs=1, verbose=-1)
-        return _fitted(model, X, training)
 
     def save(self, model: Any, path: Path) -> Path:
         """Write LightGBM's native text file."""

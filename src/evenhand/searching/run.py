@@ -13,8 +13,8 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.identity import fingerprint_plain
 from evenhand.inputs.validation import moved_keywords
 from evenhand.metrics.names import metric_of
-from evenhand.searching.candidates import BlockStore, Evaluator, Scored, check_seen
-from evenhand.searching.choice import ChoiceRule, collate, effects_in, parse_constraint
+from evenhand.searching.candidates import BlockStore, Evaluator, Scored, check_seen, collate
+from evenhand.searching.choice import ChoiceRule, effects_in, parse_constraint
 from evenhand.searching.confirming import Confirmation, confirm
 from evenhand.searching.families import FamilyName
 from evenhand.searching.options import DEFAULT_KEEP, SearchOptions, SearchSettings

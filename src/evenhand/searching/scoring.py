@@ -118,6 +118,13 @@ def oriented_gaps(
     return sizes
 
 
+def with_sizes(metrics: Metrics, means: Mapping[str, Floats], features: Sequence[str]) -> dict[str, Floats]:
+    """Metrics with sizes instead of signed gaps; see `oriented_gaps`."""
+    signed = {name: metrics[name] for name in means}
+    plain = {name: values for name, values in metrics.items() if name not in signed}
+    return plain | (oriented_gaps(signed, means, features) if signed else {})
+
+
 def _turned(values: Floats, mean: Floats) -> Floats:
     """Values with the sign that makes the mean of each model positive."""
     return values * np.where(mean < 0, -1.0, 1.0)[:, None]
@@ -132,7 +139,7 @@ def _largest(values: Sequence[Floats], means: Sequence[Floats]) -> Floats:
 
 def score_model(model: Any, people: SearchPeople, fold: ComparedFold, settings: SearchSettings) -> dict[str, float]:
     """Metrics of a fitted model, anything that `evenhand.audit` takes, on a fold's test people."""
-    return _unweighted(score_weighted(model, people, fold, settings, np.ones((1, len(fold.test)))))
+    return unweighted(score_weighted(model, people, fold, settings, np.ones((1, len(fold.test)))))
 
 
 def score_weighted(
@@ -170,11 +177,12 @@ def score_stack(
     rows: list[dict[str, float]] = []
     for part in parameters.split(size):
         stack = DifferentiableModel(layout.networks(part), "networks", encoder)
-        rows += map(_unweighted, _scored(stack, x_train, x_test, people, fold, settings, np.ones((1, len(fold.test)))))
+        rows += map(unweighted, _scored(stack, x_train, x_test, people, fold, settings, np.ones((1, len(fold.test)))))
     return rows
 
 
-def _unweighted(metrics: Mapping[str, Floats]) -> dict[str, float]:
+def unweighted(metrics: Mapping[str, Floats]) -> dict[str, float]:
+    """Metrics under the first weighting, the equal one."""
     return {name: float(values[0]) for name, values in metrics.items()}
 
 

@@ -46,7 +46,7 @@ from torch.nn import functional
 from evenhand.attribution.feed_forward import FeedForward
 from evenhand.attribution.gradients import Method, attribute
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
+from evenhand.matching.placebos import placebo_pairs
 from evenhand.metrics.cec import squared_cec
 from evenhand.training.settings import Procedure
 
@@ -358,14 +358,9 @@ def training_triples(
         max_distance=max_distance,
         random_state=random_state,
     )
-    return triple_rows(pairs, np.asarray(groups, dtype=np.int64), n_groups, n_triples)
-
-
-def triple_rows(pairs: PlaceboPairs, groups: NDArray[np.int64], n_groups: int, n_triples: int) -> NDArray[np.int64]:
-    """Triples by person; see `training_triples`."""
-    rows = np.full((len(groups), n_groups - 1, n_triples, 2), -1, dtype=np.int64)
-    own = groups[pairs.person]
-    column = pairs.other_group - (pairs.other_group > own)
+    own = np.asarray(groups, dtype=np.int64)
+    rows = np.full((len(own), n_groups - 1, n_triples, 2), -1, dtype=np.int64)
+    column = pairs.other_group - (pairs.other_group > own[pairs.person])
     rows[pairs.person, column, pairs.rank - 1] = np.column_stack([pairs.other, pairs.own])
     return rows
 
