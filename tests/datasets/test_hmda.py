@@ -2,6 +2,7 @@ import csv
 import gzip
 import hashlib
 import math
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -39,6 +40,12 @@ class TestColumns:
     def test_no_column_is_in_two_lists(self):
         names = [name for columns in ALL_LISTS for name in columns]
         assert len(names) == len(set(names)) == 99
+
+    def test_the_documentation_has_every_column(self):
+        page = (Path(__file__).parents[2] / "docs/reference/data.md").read_text(encoding="utf-8")
+        rows = [line.split(" | ") for line in page.splitlines() if line.startswith("| `")]
+        assert [row[0].strip("|` ") for row in rows] == [name for columns in ALL_LISTS for name in columns]
+        assert {row[0].strip("|` "): row[3].strip(" |") for row in rows}.items() >= HMDA_POST_DECISION.items()
 
     def test_the_lists_are_the_header_of_a_real_export(self, hmda_dir):
         for path in hmda_dir.glob("*.csv.gz"):

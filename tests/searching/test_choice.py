@@ -235,19 +235,19 @@ def test_an_honest_difference_is_free_of_the_winners_curse():
         judge = ChoiceRule((), "reasoning_gap", np.arange(41) == 0, 0.25)
         chosen = judge.choose(found).chosen
         flattered.append((found["reasoning_gap"][chosen] - found["reasoning_gap"][0]).mean())
-        honest.append(honest_metrics(found, judge)["reasoning_gap"].difference.value)
+        honest.append(honest_metrics(found, judge)["reasoning_gap"][2].value)
     assert np.mean(flattered) < -0.08
     assert abs(np.mean(honest)) < 3 * np.std(honest) / np.sqrt(60)
 
 
 def test_two_folds_are_too_few_for_an_honest_estimate():
     found = {name: values[:, :2] for name, values in figures(auc=[0.8, 0.8, 0.8]).items()}
-    assert np.isnan(honest_metrics(found, rule())["auc"].difference.value)
+    assert np.isnan(honest_metrics(found, rule())["auc"][2].value)
 
 
 def test_the_unconstrained_candidate_stands_in_where_no_one_meets_the_constraints():
     found = figures(auc=[0.8, 0.7, 0.6], reasoning_gap=[0.2, 0.1, 0.1])
-    assert honest_metrics(found, rule("auc >= 0.9"))["auc"].difference.value == pytest.approx(0)
+    assert honest_metrics(found, rule("auc >= 0.9"))["auc"][2].value == pytest.approx(0)
 
 
 def test_a_limit_that_is_missed_by_less_than_its_noise_passes_no_one_over():

@@ -214,7 +214,7 @@ def test_ids_stay_on_one_side_of_every_split():
     people = people_of(X, y, group, 0.25, clusters=ids)
     assert not set(ids[people.searched]) & set(ids[people.confirming])
     for compared in people.compared_folds(SearchSettings(folds=3), has_training_triples=False):
-        assert not set(ids[compared.fold.train]) & set(ids[compared.fold.test])
+        assert not set(ids[compared.train]) & set(ids[compared.test])
     with pytest.raises(InvalidInputError, match="`clusters` has 3 values for 240 rows"):
         people_of(X, y, group, clusters=["a", "b", "c"])
 

@@ -18,8 +18,8 @@ from evenhand.models.files import load_model
 from evenhand.searching.candidates import repaired_people
 from evenhand.searching.families import (
     ESTIMATORS,
+    FAMILIES,
     QUICK_REPAIRS,
-    SPECS,
     Training,
     held_to_one_thread,
     kept_columns,
@@ -50,7 +50,7 @@ BOOSTED = ("trees", "xgboost", "lightgbm")
 
 
 def fit(family, people, **parameters):
-    full = {**SPECS[family].defaults, **FEW[family], **parameters}
+    full = {**FAMILIES[family].defaults, **FEW[family], **parameters}
     columns = kept_columns(full, list(people.X.columns))
     with held_to_one_thread():
         return ESTIMATORS[family].fit(full, repaired(full["repair"], people, columns), random_state=0)
@@ -320,4 +320,4 @@ def test_every_family_has_a_space_of_names_that_it_knows():
     for family in FEW:
         found = candidates_of(family, None, 5, 0, drops=[("age",)])
         assert {c.family for c in found} == {family}
-        assert all(set(SPECS[family].defaults) <= set(c.parameters) for c in found)
+        assert all(set(FAMILIES[family].defaults) <= set(c.parameters) for c in found)

@@ -78,7 +78,7 @@ def test_a_stopped_search_goes_on_and_ends_the_same(given, tmp_path, monkeypatch
     monkeypatch.setitem(networks._MEMBERS_PER_BLOCK, "cpu", 3)  # one candidate's folds a block
     space = {**QUICK, "cec_weight": [0.3, 1.0, 3.0]}
     whole = search(**given, space=space, keep=[])
-    run, done = networks.NetworkRuns.run, []
+    run, done = networks.Evaluator.score_networks, []
 
     def stop_in_the_third(self, block):
         done.append(block)
@@ -86,7 +86,7 @@ def test_a_stopped_search_goes_on_and_ends_the_same(given, tmp_path, monkeypatch
             raise KeyboardInterrupt
         return run(self, block)
 
-    monkeypatch.setattr(networks.NetworkRuns, "run", stop_in_the_third)
+    monkeypatch.setattr(networks.Evaluator, "score_networks", stop_in_the_third)
     with pytest.raises(KeyboardInterrupt):
         search(**given, space=space, keep=[], checkpoint=tmp_path)
     assert len(list(tmp_path.iterdir())) == 2

@@ -85,7 +85,7 @@ def test_a_stack_of_networks_has_the_metrics_of_their_audits(judged):
     stack = StackedNetwork(6, hidden=(12, 8), seeds=(0, 1, 2))
     with torch.no_grad():
         stack.flat.mul_(1.5)
-    fold = compared[1].fold
+    fold = compared[1]
     metrics = score_stack(stack.flat.detach(), stack.layout, encoder, searched, compared[1], settings)
     for k in range(3):
         model = DifferentiableModel(stack.member(k), "network", encoder)
@@ -100,7 +100,7 @@ def test_trees_have_the_metrics_of_their_audit(judged):
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     searched, settings, compared = judged
-    fold = compared[0].fold
+    fold = compared[0]
     train = searched.table.iloc[fold.train]
     model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=6).fit(train, fold.y_train)
     metrics = score_model(model, searched, compared[0], settings)
@@ -120,7 +120,7 @@ def test_trees_that_split_on_categories_have_the_metrics_of_their_audit(planted)
     settings = SearchSettings(folds=2, n_steps=8)
     searched = SearchPeople.of(X, decided, people.group, people.financial_features, 0.0, 0)
     compared = searched.compared_folds(settings, has_training_triples=False)
-    fold = compared[0].fold
+    fold = compared[0]
     model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=6).fit(X.iloc[fold.train], fold.y_train)
     metrics = score_model(model, searched, compared[0], settings)
     compare_with_audit(metrics, audited(model, searched, (fold.train, fold.test)), tolerance=1e-12)
@@ -149,7 +149,7 @@ def test_a_weight_of_two_is_a_person_who_is_there_twice(judged):
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     searched, settings, compared = judged
-    fold = compared[0].fold
+    fold = compared[0]
     model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=6).fit(
         searched.table.iloc[fold.train], fold.y_train
     )
@@ -163,10 +163,7 @@ def test_a_weight_of_two_is_a_person_who_is_there_twice(judged):
     taken = ("other", "own", "other_distance", "own_distance", "other_group", "rank")
     repeated = replace(
         compared[0],
-        fold=replace(
-            fold,
-            **{name: getattr(fold, name)[rows] for name in ("test", "x_test", "y_test", "group_test", "match_test")},
-        ),
+        **{name: getattr(fold, name)[rows] for name in ("test", "x_test", "y_test", "group_test", "match_test")},
         test_pairs=replace(
             pairs,
             person=place,
@@ -186,7 +183,7 @@ def test_a_weight_of_two_is_a_person_who_is_there_twice(judged):
 
 
 def test_the_adverse_impact_ratio_is_the_lowest_approval_rate_over_the_highest(judged):
-    fold = judged[2][0].fold
+    fold = judged[2][0]
     decision = (np.arange(len(fold.y_test)) % 3 == 0).astype(np.int64)
     rates = [decision[fold.group_test == g].mean() for g in range(2)]
     metrics = fold_outcome(fold, decision.astype(float), decision, names=("a", "b"), weight=np.ones(len(decision)))

@@ -99,19 +99,6 @@ def test_the_incumbent_counts_and_infinite_draws_gain_nothing():
     assert GainBound(10, 0.1, 0.5, 0.1).gain(2) == pytest.approx(0.075)
 
 
-@pytest.mark.parametrize(
-    ("values", "options", "message"),
-    [
-        ([0.1], {"delta": 0}, "`delta` must be between 0 and 1"),
-        ([np.nan], {}, "not below the floor, 0"),
-        ([0.1], {"floor": 0.2}, "not below the floor, 0.2"),
-    ],
-)
-def test_what_cannot_be_bounded_is_refused(values, options, message):
-    with pytest.raises(InvalidInputError, match=message):
-        gain_bounds(values, incumbent=0.5, **options)
-
-
 def test_a_search_stops_once_little_is_left_to_gain(given, tmp_path, monkeypatch):
     monkeypatch.setattr(run, "_ROUND", 12)
     asked = {**given, "folds": 2, "space": {**QUICK, "cec_weight": np.geomspace(0.1, 10, 16).tolist()}, "keep": []}

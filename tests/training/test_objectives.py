@@ -279,7 +279,7 @@ def test_an_objective_that_the_data_cannot_serve_is_refused():
 
 def test_triples_of_the_wrong_shape_or_of_rows_that_are_not_there_are_refused():
     data = with_triples(make_data(sizes=(40,)))
-    with pytest.raises(InvalidInputError, match=r"`triples` must have shape \(1, 40, 1, 'n_triples', 2\), got"):
+    with pytest.raises(InvalidInputError, match=r"`triples` must have shape \(1, 40, 1, n_triples, 2\), got"):
         dataclasses.replace(data, triples=data.triples[..., 0])
     with pytest.raises(InvalidInputError, match="`triples` must contain rows below 40, or -1 for both"):
         dataclasses.replace(data, triples=torch.full_like(data.triples, 40))

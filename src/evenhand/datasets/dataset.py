@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass, field
 from importlib.resources import as_file, files
 
@@ -125,52 +126,26 @@ def read_embedded(name: str) -> DataFrame:
         return pd.read_parquet(path)
 
 
-GERMAN_CODES = {
-    "checking_status": {
-        "A11": "below 0 DM", "A12": "0 to 200 DM", "A13": "200 DM or more, or salary paid in",
-        "A14": "no checking account",
-    },
-    "credit_history": {
-        "A30": "no credits, or all repaid duly", "A31": "all credits at this bank repaid duly",
-        "A32": "existing credits repaid duly until now", "A33": "delay in the past",
-        "A34": "critical account, or credits elsewhere",
-    },
-    "purpose": {
-        "A40": "new car", "A41": "used car", "A410": "other", "A42": "furniture or equipment",
-        "A43": "radio or television", "A44": "domestic appliances", "A45": "repairs", "A46": "education",
-        "A48": "retraining", "A49": "business",
-    },
-    "savings": {
-        "A61": "below 100 DM", "A62": "100 to 500 DM", "A63": "500 to 1000 DM", "A64": "1000 DM or more",
-        "A65": "unknown or none",
-    },
-    "employment_since": {
-        "A71": "unemployed", "A72": "less than 1 year", "A73": "1 to 4 years", "A74": "4 to 7 years",
-        "A75": "7 years or more",
-    },
-    "personal_status": {
-        "A91": "male, divorced or separated", "A92": "female, divorced, separated or married", "A93": "male, single",
-        "A94": "male, married or widowed",
-    },
-    "other_debtors": {"A101": "none", "A102": "co-applicant", "A103": "guarantor"},
-    "property": {
-        "A121": "real estate", "A122": "savings agreement or life insurance", "A123": "car or other",
-        "A124": "unknown or none",
-    },
-    "other_installment_plans": {"A141": "bank", "A142": "stores", "A143": "none"},
-    "housing": {"A151": "rent", "A152": "own", "A153": "free"},
-    "job": {
-        "A171": "unemployed or unskilled, non-resident", "A172": "unskilled, resident",
-        "A173": "skilled employee or official", "A174": "management, self-employed or highly qualified",
-    },
-    "telephone": {"A191": "none", "A192": "yes, in the customer's name"},
-    "foreign_worker": {"A201": "yes", "A202": "no"},
-}  # fmt: skip
+def embedded_rows(name: str) -> list[dict[str, str]]:
+    """Rows of the embedded CSV file `name`.
+
+    Examples
+    --------
+    >>> embedded_rows("german_codes.csv")[0]
+    {'column': 'checking_status', 'code': 'A11', 'value': 'below 0 DM'}
+    """
+    text = (files("evenhand.datasets") / "files" / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
+
+
+GERMAN_CODES: dict[str, dict[str, str]] = {}
 """Readable value of each published code.
 
 Categories of `load_german` keep this order, that of the sorted codes that occur (A47 and A95 never do), so
 the integer code of a category is its rank among them.
 """
+for _row in embedded_rows("german_codes.csv"):
+    GERMAN_CODES.setdefault(_row["column"], {})[_row["code"]] = _row["value"]
 
 _FINANCIAL = (
     "credit_amount", "duration", "installment_rate", "residence_since", "age", "existing_credits", "dependents",

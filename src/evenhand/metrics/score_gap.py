@@ -34,7 +34,7 @@ from numpy.typing import NDArray
 from scipy import special
 from scipy.sparse import csr_array
 
-from evenhand.arrays import Bools, Floats, Ints, Keys, Sums, mixed_hash
+from evenhand.arrays import Bools, Floats, Ints, Keys, Sums, mixed_hash, person_hash
 from evenhand.inputs.identity import MOST_COPIES
 from evenhand.metrics.adjustment import correlated_draws
 from evenhand.metrics.estimate import Estimate, not_estimable, p_two_sided, student_quantile
@@ -86,6 +86,19 @@ class LeafPeople:
     finances: NDArray[np.float32]
     values: NDArray[np.float32]
     by: Mapping[str, NDArray[np.signedinteger]]
+
+    @classmethod
+    def alike(
+        cls,
+        leaf: NDArray[np.signedinteger],
+        group: NDArray[np.signedinteger],
+        label: NDArray[np.signedinteger],
+        finances: NDArray[np.float32],
+    ) -> LeafPeople:
+        """People of equal weight, each a different one, for `gap_coefficients`."""
+        n, nothing = len(leaf), np.zeros(len(leaf), dtype=np.int64)
+        values = np.zeros((n, 0), dtype=np.float32)
+        return cls(leaf, group, label, person_hash(np.arange(n)), np.ones(n), nothing, finances, values, {})
 
     def __len__(self) -> int:
         return len(self.leaf)

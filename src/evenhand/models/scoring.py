@@ -175,9 +175,11 @@ def score_triples(
         yield (
             block,
             TripleScores(
-                *scores,
+                scores[0],
+                scores[1],
                 gaps[0] - gaps[1],
-                *financial_gaps,
+                financial_gaps[0],
+                financial_gaps[1],
                 lengths[0] - lengths[1],
                 match=them,
                 control=like_me,

@@ -9,17 +9,22 @@ import json
 import math
 import os
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
-from typing import Any, ClassVar, TypeAlias
+from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 
-from evenhand.arrays import Ints
+from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import DataFileError, InvalidInputError
-from evenhand.models.protocol import EncodesTables
+from evenhand.inputs.encoding import TableEncoder
+from evenhand.inputs.identity import fingerprint_plain
+from evenhand.metrics.names import SEARCHED
 from evenhand.searching.families import (
     ESTIMATORS,
     QUICK_REPAIRS,
@@ -29,14 +34,14 @@ from evenhand.searching.families import (
     repaired,
 )
 from evenhand.searching.options import SearchSettings
-from evenhand.searching.people import SearchPeople
-from evenhand.searching.scoring import score_model, score_stack
+from evenhand.searching.people import ComparedFold, SearchPeople
+from evenhand.searching.scoring import is_signed_gap, score_model, score_stack, with_sizes
 from evenhand.searching.space import Candidate
 from evenhand.system.files import json_ready, write_text
-from evenhand.system.threads import on_this_core
+from evenhand.system.threads import in_order, n_cores, on_this_core
 from evenhand.training import StackedNetwork, Trainer, TrainingData, TrainingDivergedError, TrainingSettings
 from evenhand.training.classifier import CECClassifier
-from evenhand.training.folds import ComparedFold, stack_tables
+from evenhand.training.folds import stack_tables
 
 _FORMAT = "evenhand-search-block"
 
@@ -70,6 +75,40 @@ class Scored:
     seed: int
     metrics: dict[str, float]
     note: str = ""
+
+
+def collate(
+    scored: Sequence[Scored], candidates: Sequence[Candidate], settings: SearchSettings, features: Sequence[str]
+) -> tuple[dict[str, Floats], dict[str, Floats], dict[int, str]]:
+    """Metrics of candidates from the metrics of their models in each fold and for each seed.
+
+    Returns metrics by name, of shape (n_candidates, n_folds), averaged over seeds, NaN if one could not be estimated;
+    signed gaps of scores by `gap_name`, of the same shape; and why a candidate has no metrics, by its number.
+
+    Parameters
+    ----------
+    scored
+        A row for each model.
+    candidates, settings
+        What was trained, and on how many folds and seeds.
+    features
+        Names of the table's columns.
+    """
+    number = {candidate.key: candidate.number for candidate in candidates}
+    names = dict.fromkeys([*SEARCHED, *(name for row in scored for name in row.metrics)])
+    if settings.payoff is None:
+        del names["profit"]
+    sums = {name: np.zeros((len(candidates), settings.folds)) for name in names}
+    notes: dict[int, list[str]] = defaultdict(list)
+    for row in scored:
+        k = number[row.candidate]
+        if row.note:
+            notes[k].append(row.note)
+        for name, values in sums.items():
+            values[k, row.fold] += row.metrics.get(name, np.nan) / settings.seeds
+    gaps = {name: values for name, values in sums.items() if is_signed_gap(name)}
+    metrics = with_sizes(sums, {name: values.mean(1) for name, values in gaps.items()}, features)
+    return metrics, gaps, {k: of_one[0] for k, of_one in notes.items()}
 
 
 class BlockStore:
@@ -133,28 +172,58 @@ class BlockStore:
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkRuns:
-    """Networks on the folds of a search.
+class Evaluator:
+    """Trains candidates, on the folds of a search to measure them or on everyone searched on, and keeps the models.
 
     Attributes
     ----------
-    people, encoder
-        Everyone, and the encoding that their folds have.
-    compared, settings
-        The folds, and how candidates are evaluated.
+    people, settings
+        Everyone, and how candidates are evaluated.
+    folds
+        The folds.
     device
-        ``"cpu"`` or ``"cuda"``.
+        Where networks are trained.
     """
 
     people: SearchPeople
-    encoder: EncodesTables
-    compared: Sequence[ComparedFold]
     settings: SearchSettings
+    folds: Sequence[ComparedFold]
     device: torch.device
-    n_threads: ClassVar[None] = None
-    """None: a stack is trained on all cores or on a GPU, so blocks run one after the other."""
+    _repaired: dict[tuple[Any, ...], Training] = field(default_factory=dict, init=False, repr=False)
+    _fitted: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _turn: Lock = field(default_factory=Lock, init=False, repr=False)
 
-    def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
+    def results(self, candidates: Sequence[Candidate], store: BlockStore) -> Iterator[list[Scored]]:
+        """Results of every block of candidates, in the same order whether read or computed."""
+
+        def kept(block: Sequence[Candidate], score: Callable[[Sequence[Candidate]], list[Scored]]) -> list[Scored]:
+            name = fingerprint_plain([candidate.key for candidate in block])
+            results = store.read(name)
+            if results is None:
+                results = score(block)
+                store.write(name, results)
+            return results
+
+        # A stack is trained on all cores or on a GPU, so these blocks run one after the other.
+        for block in self.stacks(candidates):
+            yield kept(block, self.score_networks)
+        others = [(candidate,) for candidate in candidates if candidate.family != "network"]
+        if others:
+            with held_to_one_thread():
+                yield from in_order(
+                    lambda one: kept(one, self.score_estimator), others, self.settings.n_jobs or n_cores()
+                )
+
+    @cached_property
+    def _encoder(self) -> TableEncoder:
+        return self.people.encoder(self.settings.encoding)
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Every fold with every seed."""
+        return [(fold, seed) for fold in range(len(self.folds)) for seed in range(self.settings.seeds)]
+
+    def stacks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
         """Networks that are trained together: the same blocks for the same candidates, also in a resumed search."""
         groups: dict[str, dict[Trained, list[Candidate]]] = defaultdict(lambda: defaultdict(list))
         for candidate in (c for c in candidates if c.family == "network"):
@@ -171,73 +240,102 @@ class NetworkRuns:
                 blocks.append(tuple(c for same in ordered[start : start + per_block] for c in same))
         return blocks
 
-    def run(self, block: Sequence[Candidate]) -> list[Scored]:
+    def score_networks(self, block: Sequence[Candidate]) -> list[Scored]:
         """Train and score a block. A candidate whose training diverges is left without metrics, with a note."""
+        models = list(dict.fromkeys(map(_trained, block)))
         try:
-            return list(self._run(block))
+            return list(self._scored_stack(block, models))
         except TrainingDivergedError as error:
-            if len({_trained(candidate) for candidate in block}) == 1:
+            if len(models) == 1:
                 return [
-                    Scored(candidate.key, fold, seed, {}, f"training diverged: {error}")
-                    for candidate in block
-                    for fold, seed in self.places
+                    Scored(c.key, *place, {}, f"training diverged: {error}") for c in block for place in self.places
                 ]
-        middle = len(block) // 2
-        # Never separate candidates that are one model at different numbers of epochs: it would be trained twice.
-        while middle < len(block) and _trained(block[middle]) == _trained(block[middle - 1]):
-            middle += 1
-        if middle == len(block):
-            middle = next(k for k, c in enumerate(block) if _trained(c) == _trained(block[-1]))
-        return self.run(block[:middle]) + self.run(block[middle:])
+        # Candidates that are one model at different numbers of epochs stay together: it would be trained twice.
+        first = set(models[: len(models) // 2])
+        return [
+            row
+            for is_first in (True, False)
+            for row in self.score_networks([c for c in block if (_trained(c) in first) is is_first])
+        ]
 
-    @property
-    def places(self) -> list[tuple[int, int]]:
-        """Every fold with every seed."""
-        return [(fold, seed) for fold in range(len(self.compared)) for seed in range(self.settings.seeds)]
-
-    def _run(self, block: Sequence[Candidate]) -> Iterator[Scored]:
-        models = list(dict.fromkeys(_trained(candidate) for candidate in block))
+    def _scored_stack(self, block: Sequence[Candidate], models: Sequence[Trained]) -> Iterator[Scored]:
         members = [(model, fold, seed) for model in models for fold, seed in self.places]
         place_of = {member: index for index, member in enumerate(members)}
         epochs = sorted({int(c.parameters["epochs"]) for c in block})
-        settings = self._training_settings(block[0], members, epochs[-1])
-        stacks = train_stack(self._training_data(settings), settings, epochs)
-        layout = stacks[epochs[-1]].layout
-        for fold, compared in enumerate(self.compared):
-            judged = [(candidate, seed) for candidate in block for seed in range(self.settings.seeds)]
-            rows = [
-                stacks[int(c.parameters["epochs"])].flat.detach()[place_of[_trained(c), fold, seed]]
-                for c, seed in judged
-            ]
-            stack = torch.stack(rows).to(self.device)
-            metrics = score_stack(stack, layout, self.encoder, self.people, compared, self.settings)
-            for (candidate, seed), of_one in zip(judged, metrics, strict=True):
-                yield Scored(candidate.key, fold, seed, of_one)
-
-    def _training_settings(
-        self, candidate: Candidate, members: Sequence[tuple[Trained, int, int]], epochs: int
-    ) -> TrainingSettings:
-        models, folds, seeds = zip(*members, strict=True)
-        cec, odds, rates, own = zip(*models, strict=True)
-        n_folds, start = len(self.compared), self.settings.random_state
-        shared = {name: candidate.parameters[name] for name in _SHARED}
-        return TrainingSettings(
-            table=folds,
-            seed=tuple(start + f + n_folds * (seed + s) for f, seed, s in zip(folds, seeds, own, strict=True)),
+        trained, tables, seeds = zip(*members, strict=True)
+        cec, odds, rates, own = zip(*trained, strict=True)
+        n_folds, first = len(self.folds), self.settings.random_state
+        shared = {name: block[0].parameters[name] for name in _SHARED}
+        settings = TrainingSettings(
+            table=tables,
+            seed=tuple(first + f + n_folds * (seed + s) for f, seed, s in zip(tables, seeds, own, strict=True)),
             cec_weight=cec,
             equalized_odds_weight=odds,
             learning_rate=rates,
-            objective=candidate.parameters["objective"],
-            epochs=epochs,
+            objective=block[0].parameters["objective"],
+            epochs=epochs[-1],
             device=str(self.device),
             **{**shared, "hidden": tuple(shared["hidden"])},
         )
+        triples = [fold.triples for fold in self.folds if fold.triples is not None]
+        uses_triples = settings.uses_placebo and any(settings.of_member("cec_weight"))
+        stacks = train_stack(stack_tables(self.folds, triples if uses_triples else None), settings, epochs)
+        layout = stacks[epochs[-1]].layout
+        judged = [(candidate, seed) for candidate in block for seed in range(self.settings.seeds)]
+        for number, fold in enumerate(self.folds):
+            rows = [
+                stacks[int(c.parameters["epochs"])].flat.detach()[place_of[_trained(c), number, seed]]
+                for c, seed in judged
+            ]
+            stack = torch.stack(rows).to(self.device)
+            metrics = score_stack(stack, layout, self._encoder, self.people, fold, self.settings)
+            for (candidate, seed), of_one in zip(judged, metrics, strict=True):
+                yield Scored(candidate.key, number, seed, of_one)
 
-    def _training_data(self, settings: TrainingSettings) -> TrainingData:
-        folds = [compared.fold for compared in self.compared]
-        if not (settings.uses_placebo and any(settings.of_member("cec_weight"))):
-            return stack_tables(folds)
-        return stack_tables(folds, [compared.triples for compared in self.compared if compared.triples is not None])
+    def score_estimator(self, block: Sequence[Candidate]) -> list[Scored]:
+        """Train and score the one candidate of a block, on one thread; candidates share slow repairs."""
+        (candidate,) = block
+        repair, drop = candidate.parameters["repair"], tuple(sorted(candidate.parameters["drop"]))
+        scored = []
+        with on_this_core():
+            for number, fold in enumerate(self.folds):
+                with nullcontext() if repair in QUICK_REPAIRS else self._turn:
+                    training = self._repaired.get((repair, drop, number))
+                    if training is None:
+                        training = repaired_people(candidate, self.people, fold.train)
+                    if repair not in QUICK_REPAIRS:
+                        self._repaired[repair, drop, number] = training
+                for seed in range(self.settings.seeds):
+                    random_state = self.settings.random_state + candidate.seed + seed
+                    model = ESTIMATORS[candidate.family].fit(candidate.parameters, training, random_state)
+                    metrics = score_model(model, self.people, fold, self.settings)
+                    scored.append(Scored(candidate.key, number, seed, metrics))
+        return scored
+
+    def fit(self, candidate: Candidate) -> Any:
+        """The candidate's model, fitted on everyone searched on."""
+        if candidate.key not in self._fitted:
+            self._fitted[candidate.key] = self._fit(candidate)
+        return self._fitted[candidate.key]
+
+    def _fit(self, candidate: Candidate) -> Any:
+        people, settings, rows = self.people, self.settings, self.people.searched
+        random_state = settings.random_state + candidate.seed
+        if candidate.family != "network":
+            with held_to_one_thread():
+                return fit_estimator(candidate, people, rows, random_state)
+        parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
+        del parameters["seed"]
+        model = CECClassifier(
+            **parameters,
+            financial_features=people.financial_features,
+            encoding=settings.encoding,
+            max_distance=settings.max_distance,
+            device=str(self.device),
+            random_state=random_state,
+        )
+        X = people.table.iloc[rows].reset_index(drop=True)
+        return model.fit(X, people.labels[rows], sensitive_features=people.group_names[rows])
 
 
 def train_stack(data: TrainingData, settings: TrainingSettings, epochs: Sequence[int]) -> dict[int, StackedNetwork]:
@@ -255,57 +353,6 @@ def train_stack(data: TrainingData, settings: TrainingSettings, epochs: Sequence
 def _trained(candidate: Candidate) -> Trained:
     p = candidate.parameters
     return p["cec_weight"], p["equalized_odds_weight"], p["learning_rate"], candidate.seed
-
-
-@dataclass(frozen=True, eq=False)
-class EstimatorRuns:
-    """Estimators on the folds of a search; each candidate is one block, on one thread.
-
-    Attributes
-    ----------
-    people, compared, settings
-        Everyone, the folds, and how candidates are evaluated.
-    n_threads
-        Candidates that are trained at once.
-    """
-
-    people: SearchPeople
-    compared: Sequence[ComparedFold]
-    settings: SearchSettings
-    n_threads: int
-    _repaired: dict[tuple[Any, ...], Training] = field(default_factory=dict, init=False, repr=False)
-    _turn: Lock = field(default_factory=Lock, init=False, repr=False)
-
-    def blocks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
-        """One block for each candidate of any family except the networks."""
-        return [(candidate,) for candidate in candidates if candidate.family != "network"]
-
-    def run(self, block: Sequence[Candidate]) -> list[Scored]:
-        """Train and score a block."""
-        with on_this_core():
-            return [
-                Scored(candidate.key, fold, seed, self._metrics(candidate, compared, seed))
-                for candidate in block
-                for fold, compared in enumerate(self.compared)
-                for seed in range(self.settings.seeds)
-            ]
-
-    def _metrics(self, candidate: Candidate, compared: ComparedFold, seed: int) -> dict[str, float]:
-        training = self._training(candidate, compared)
-        random_state = self.settings.random_state + candidate.seed + seed
-        model = ESTIMATORS[candidate.family].fit(candidate.parameters, training, random_state)
-        return score_model(model, self.people, compared, self.settings)
-
-    def _training(self, candidate: Candidate, compared: ComparedFold) -> Training:
-        """The training people of a fold; candidates share slow repairs, which are made once."""
-        rows, repair = compared.fold.train, candidate.parameters["repair"]
-        if repair in QUICK_REPAIRS:
-            return repaired_people(candidate, self.people, rows)
-        name = (repair, tuple(sorted(candidate.parameters["drop"])), rows.tobytes())
-        with self._turn:
-            if name not in self._repaired:
-                self._repaired[name] = repaired_people(candidate, self.people, rows)
-            return self._repaired[name]
 
 
 def fit_estimator(candidate: Candidate, people: SearchPeople, rows: Ints, random_state: int) -> Any:
@@ -337,46 +384,3 @@ def check_seen(candidates: Sequence[Candidate], people: SearchPeople) -> None:
                     f"`drop` names {lost}, on which people are matched: an audit needs a model of {candidate.family} "
                     "to take the financial features. Drop different columns, or match on different ones."
                 )
-
-
-@dataclass(frozen=True, eq=False)
-class Fit:
-    """Trains a candidate on everyone searched on, and remembers its models.
-
-    Attributes
-    ----------
-    people, settings
-        Everyone, and how candidates are evaluated.
-    device
-        Where networks are trained.
-    """
-
-    people: SearchPeople
-    settings: SearchSettings
-    device: str
-    _fitted: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
-
-    def __call__(self, candidate: Candidate) -> Any:
-        """The candidate's model."""
-        if candidate.key not in self._fitted:
-            self._fitted[candidate.key] = self._fit(candidate)
-        return self._fitted[candidate.key]
-
-    def _fit(self, candidate: Candidate) -> Any:
-        people, settings, rows = self.people, self.settings, self.people.searched
-        random_state = settings.random_state + candidate.seed
-        if candidate.family != "network":
-            with held_to_one_thread():
-                return fit_estimator(candidate, people, rows, random_state)
-        parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
-        del parameters["seed"]
-        model = CECClassifier(
-            **parameters,
-            financial_features=people.financial_features,
-            encoding=settings.encoding,
-            max_distance=settings.max_distance,
-            device=self.device,
-            random_state=random_state,
-        )
-        X = people.table.iloc[rows].reset_index(drop=True)
-        return model.fit(X, people.labels[rows], sensitive_features=people.group_names[rows])

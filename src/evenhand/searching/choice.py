@@ -13,10 +13,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,13 +24,10 @@ from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError, did_you_mean
 from evenhand.inputs.validation import is_number_column
 from evenhand.metrics.estimate import Estimate, student_quantile
-from evenhand.metrics.names import SEARCHED, metric_of
+from evenhand.metrics.names import metric_of
 from evenhand.report.formatting import listed
-from evenhand.searching.candidates import Scored
-from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import SearchPeople
-from evenhand.searching.scoring import EFFECTS, Metrics, is_signed_gap, oriented_gaps
-from evenhand.searching.space import Candidate
+from evenhand.searching.scoring import EFFECTS, Metrics
 
 CONFIDENCE = 0.95
 
@@ -185,6 +181,14 @@ class Constraint:
         """How far from the middle a metric may be."""
         return self.margin + self.relative * abs(float(base.mean()))
 
+    def missed(self, low: Floats | float, high: Floats | float, allowed: float) -> tuple[Any, Any]:
+        """By how much values from `low` to `high` of the limit miss it, at best and at worst; not if below 0."""
+        if self.comparison == "within":
+            ends = np.abs(low), np.abs(high)
+            nearest = np.where((low <= 0) & (high >= 0), 0.0, np.minimum(*ends))
+            return nearest - allowed, np.maximum(*ends) - allowed
+        return (-high, -low) if self.comparison.startswith(">") else (low, high)
+
     def judge(self, values: Floats, references: References, test_share: float) -> Judgement:
         """Which candidates meet it, given their metric and those of the references in each fold.
 
@@ -208,10 +212,7 @@ class Constraint:
         # The effect of a column on a score is a fact about a model, not an estimate.
         is_exact = values.shape[1] < 2 or self.metric.partition("[")[0] in EFFECTS
         error = np.zeros(len(values)) if is_exact else standard_error(distance, test_share)
-        if self.comparison == "within":
-            missed = np.abs(off) - self.allowed(base)
-        else:
-            missed = -off if self.comparison.startswith(">") else off
+        _, missed = self.missed(off, off, self.allowed(base))
         is_strict = self.comparison in ("<", ">")
         is_met = missed < -_ROUNDING if is_strict else missed <= _ROUNDING
         is_near = ~is_met & (missed < error - _ROUNDING)
@@ -499,16 +500,8 @@ def reasons_of(choice: Choice, metrics: Metrics, rule: ChoiceRule) -> tuple[str,
     return tuple(reasons)
 
 
-class Honest(NamedTuple):
-    """A metric of choices that did not see the fold that judges them: means over folds, and their difference."""
-
-    unconstrained: float
-    chosen: float
-    difference: Estimate
-
-
-def honest_metrics(metrics: Metrics, rule: ChoiceRule) -> dict[str, Honest]:
-    """Every metric of the unconstrained and the chosen candidate, where the choice for a fold did not see that fold.
+def honest_metrics(metrics: Metrics, rule: ChoiceRule) -> dict[str, tuple[float, float, Estimate]]:
+    """Every metric of the unconstrained and the chosen candidate and their difference, in folds that did not choose.
 
     The best of many looks better than it is. So each fold's people judge a choice that was made on the other folds
     only. If no candidate meets the constraints there, the unconstrained one takes its place. NaN for fewer than three
@@ -517,7 +510,7 @@ def honest_metrics(metrics: Metrics, rule: ChoiceRule) -> dict[str, Honest]:
     n_folds = metrics["auc"].shape[1]
     folds = np.arange(n_folds)
     if n_folds < 3:
-        return dict.fromkeys(metrics, Honest(math.nan, math.nan, Estimate(math.nan)))
+        return dict.fromkeys(metrics, (math.nan, math.nan, Estimate(math.nan)))
     choices = [rule.choose(metrics, folds[folds != fold]) for fold in folds]
     start = [choice.unconstrained for choice in choices]
     chosen = [choice.unconstrained if choice.chosen is None else choice.chosen for choice in choices]
@@ -525,7 +518,7 @@ def honest_metrics(metrics: Metrics, rule: ChoiceRule) -> dict[str, Honest]:
     for name, values in metrics.items():
         before, after = values[start, folds], values[chosen, folds]
         difference = mean_interval(after - before, rule.test_share)
-        honest[name] = Honest(float(before.mean()), float(after.mean()), difference)
+        honest[name] = float(before.mean()), float(after.mean()), difference
     return honest
 
 
@@ -572,39 +565,3 @@ class Frontier:
                 kept.append(k)
                 best = float(second[k])
         return cls(utility, objective, tuple(reversed(kept)))
-
-
-def collate(
-    scored: Sequence[Scored], candidates: Sequence[Candidate], settings: SearchSettings, features: Sequence[str]
-) -> tuple[dict[str, Floats], dict[str, Floats], dict[int, str]]:
-    """Metrics of candidates from the metrics of their models in each fold and for each seed.
-
-    Returns metrics by name, of shape (n_candidates, n_folds), averaged over seeds, NaN if one could not be estimated;
-    signed gaps of scores by `gap_name`, of the same shape; and why a candidate has no metrics, by its number.
-
-    Parameters
-    ----------
-    scored
-        A row for each model.
-    candidates, settings
-        What was trained, and on how many folds and seeds.
-    features
-        Names of the table's columns.
-    """
-    number = {candidate.key: candidate.number for candidate in candidates}
-    names = dict.fromkeys([*SEARCHED, *(name for row in scored for name in row.metrics)])
-    if settings.payoff is None:
-        del names["profit"]
-    sums = {name: np.zeros((len(candidates), settings.folds)) for name in names}
-    notes: dict[int, list[str]] = defaultdict(list)
-    for row in scored:
-        k = number[row.candidate]
-        if row.note:
-            notes[k].append(row.note)
-        for name, values in sums.items():
-            values[k, row.fold] += row.metrics.get(name, np.nan) / settings.seeds
-    gaps = {name: values for name, values in sums.items() if is_signed_gap(name)}
-    metrics = {name: values for name, values in sums.items() if name not in gaps}
-    means = {name: values.mean(1) for name, values in gaps.items()}
-    metrics |= oriented_gaps(gaps, means, features) if gaps else {}
-    return metrics, gaps, {k: of_one[0] for k, of_one in notes.items()}

@@ -24,7 +24,7 @@ from evenhand.report.formatting import capital, count, decimal, interval, listed
 from evenhand.searching.choice import CONFIDENCE, ChoiceRule, Constraint, mean_interval
 from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import SearchPeople
-from evenhand.searching.scoring import Metrics, is_signed_gap, oriented_gaps, score_weighted
+from evenhand.searching.scoring import Metrics, is_signed_gap, score_weighted, unweighted, with_sizes
 from evenhand.system.threads import one_thread_each
 
 Answer = Literal["confirmed", "not confirmed", "too few people to say"]
@@ -130,19 +130,17 @@ def confirm(
     rule
         The rule by which the candidates were chosen.
     """
-    fold, rows, columns = people.confirming_fold(settings), people.confirming, people.columns
+    fold, rows = people.confirming_fold(settings), people.confirming
     # All rows of one person count as one, in the size of the groups and in the random weights.
     _, first, code = np.unique(people.units[rows], return_index=True, return_inverse=True)
     smallest = int(np.bincount(people.groups.codes[rows][first], minlength=len(people.groups.names)).min())
     drawn = np.random.default_rng(settings.random_state).exponential(size=(_WEIGHTINGS, len(first)))
     weights = np.vstack([np.ones(len(rows)), drawn[:, code]])
-    metrics: dict[int, dict[str, Floats]] = {}
-    for number, model in models.items():
-        own = score_weighted(model, people, fold, settings, weights)
-        signed = {name: values[None] for name, values in own.items() if is_signed_gap(name)}
-        sizes = oriented_gaps(signed, {name: values[:, 0] for name, values in signed.items()}, columns)
-        plain = {name: values for name, values in own.items() if name not in signed}
-        metrics[number] = plain | {name: values[0] for name, values in sizes.items()}
+    scored = [score_weighted(model, people, fold, settings, weights) for model in models.values()]
+    by_name = {name: np.stack([own[name] for own in scored]) for name in scored[0]}
+    equal = {name: values[:, 0] for name, values in by_name.items() if is_signed_gap(name)}
+    sizes = with_sizes(by_name, equal, people.columns)
+    metrics = {number: {name: values[k] for name, values in sizes.items()} for k, number in enumerate(models)}
     start, n_reported = metrics[unconstrained], max(1, len(promised))
     confidence = 1 - (1 - CONFIDENCE) / n_reported
 
@@ -167,20 +165,14 @@ def confirm(
             whose = best[constraint.metric] if constraint.reference == "best" else unconstrained
             base = metrics[whose][constraint.metric]
         distance = difference(own[constraint.metric] - constraint.limits(base))
-        low, high = distance.low, distance.high
-        if constraint.comparison == "within":
-            room = constraint.allowed(base[:1])
-            is_met, is_missed = -room <= low + _ROUNDING and high - _ROUNDING <= room, low > room or high < -room
-        elif constraint.comparison.startswith(">"):
-            is_met, is_missed = low >= -_ROUNDING, high < -_ROUNDING
-        else:
-            is_met, is_missed = high <= _ROUNDING, low > _ROUNDING
-        return Verdict(constraint.text, _answer(is_met, is_missed), distance)
+        best_case, worst = constraint.missed(distance.low, distance.high, constraint.allowed(base[:1]))
+        is_met, is_missed = worst <= _ROUNDING, best_case > _ROUNDING
+        return Verdict(constraint.text, _answer(bool(is_met), bool(is_missed)), distance)
 
     candidates = tuple(
         Confirmed(
             candidate=number,
-            metrics={name: float(values[0]) for name, values in metrics[number].items()},
+            metrics=unweighted(metrics[number]),
             differences={name: difference(values - start[name]) for name, values in metrics[number].items()},
             promised=gain,
             objective=objective(metrics[number], gain),
@@ -188,8 +180,7 @@ def confirm(
         )
         for number, gain in promised.items()
     )
-    equal = {name: float(values[0]) for name, values in start.items()}
-    return Confirmation(len(rows), smallest, confidence, equal, candidates)
+    return Confirmation(len(rows), smallest, confidence, unweighted(start), candidates)
 
 
 def _answer(is_met: bool, is_missed: bool) -> Answer:

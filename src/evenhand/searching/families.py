@@ -33,7 +33,7 @@ from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import InvalidInputError, did_you_mean, first_line
 from evenhand.inputs.validation import check_columns, is_number_column, text_columns
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.encoders import flat_steps
+from evenhand.models.encoders import CodedTable, flat_steps
 from evenhand.models.files.skops import imported_skops
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.sklearn import binned_columns, is_kind, is_scorecard, unwrapped
@@ -79,41 +79,22 @@ class Training:
 def _by_fairshap(training: Training, columns: Sequence[str]) -> Training:
     """People with the values that, to boosted trees, set them apart from their matches replaced by the matches'."""
     seen = training.X[list(columns)]
-    coded = np.column_stack([_coded(seen[name]) for name in columns])
+    coded = CodedTable.of(seen)
     changes = fairshap.repaired(
-        coded,
+        coded.transform(seen),
         training.y,
         training.group,
         fit=_fit_trees,
         finances=training.X[list(training.financial)],
         is_financial=np.isin(list(columns), training.financial),
     )
-    changed = {name: _decoded(seen[name], changes.features[:, j]) for j, name in enumerate(columns)}
-    return replace(training, X=training.X.assign(**changed))
+    changed = coded.decoded(changes.features.astype(np.float64))
+    return replace(training, X=training.X.assign(**{name: changed[name] for name in columns}))
 
 
 def _fit_trees(rows: NDArray[np.floating], labels: Ints) -> AuditedModel:
     with threadpool_limits(1, user_api="openmp"):
         return as_audited_model(HistGradientBoostingClassifier(max_iter=50, random_state=0).fit(rows, labels))
-
-
-def _coded(column: pd.Series[Any]) -> Floats:
-    """A column as numbers: categories by their position, missing values as NaN."""
-    if is_number_column(column) or column.dtype == bool:
-        return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    codes = column.astype("category").cat.codes.to_numpy(dtype=np.float64)
-    return np.where(codes < 0, np.nan, codes)
-
-
-def _decoded(column: pd.Series[Any], values: NDArray[np.floating]) -> pd.Series[Any]:
-    """Numbers of `_coded` as a column of the same kind."""
-    if is_number_column(column):
-        return pd.Series(values, index=column.index)
-    if column.dtype == bool:
-        return pd.Series(values == 1, index=column.index)
-    codes = np.where(np.isnan(values), -1, values).astype(np.int64)
-    kind: Any = column.astype("category").dtype
-    return pd.Series(pd.Categorical.from_codes(codes, dtype=kind), index=column.index)
 
 
 REPAIRS = ("none", "reweighing", "fairshap")
@@ -323,41 +304,6 @@ class Parameter(NamedTuple):
     tuned: Any = None
 
 
-@dataclass(frozen=True)
-class FamilySpec:
-    """What a search knows about a family before it trains anything.
-
-    Attributes
-    ----------
-    name, words
-        Its name, and what it is in words.
-    defaults
-        Every parameter of a candidate, with its value if the space does not name it.
-    space
-        Values to try if no space is given.
-    plain
-        Parameters that make a candidate more than plain training, at the values at which it is plain.
-    unused
-        Parameters that do not matter for an unconstrained candidate, at the one value that is tried.
-    """
-
-    name: FamilyName
-    words: str
-    defaults: Parameters
-    space: Mapping[str, Sequence[Any]]
-    plain: Parameters
-    unused: Parameters
-
-    @classmethod
-    def of(
-        cls, name: FamilyName, words: str, parameters: Mapping[str, Parameter], plain: Parameters, unused: Parameters
-    ) -> FamilySpec:
-        """From the parameters that are searched and those that make a candidate more than plain training."""
-        usual = {key: p.usual if p.tuned is None else p.tuned for key, p in parameters.items()}
-        space = {key: p.values for key, p in parameters.items() if p.values}
-        return cls(name, words, {**usual, **plain, "seed": 0}, space, plain, unused)
-
-
 def _half(rate: float) -> list[float]:
     return [rate, rate / 2]
 
@@ -370,20 +316,86 @@ def _coarser(n: int) -> list[int]:
     return [n, min(16, n)]
 
 
-class EstimatorFamily(ABC):
-    """Classifiers of a library that learn from a table; they never need the group to decide.
+class Family(ABC):
+    """Models of one kind, and what a search tries with them.
 
-    A candidate has the parameters of the library's class, under the library's names, and four that the search adds:
-    ``drop`` (columns to leave out), ``monotone`` (columns with 1 or -1, if the class supports that), ``repair`` (a
-    change of the training people, see `repaired`) and ``seed`` (added to the seeds of its models).
+    A candidate has every parameter of `parameters` and of `plain`, and ``seed``, a number that is added to the seeds of
+    its models.
     """
 
     name: ClassVar[FamilyName]
     words: ClassVar[str]
+    parameters: ClassVar[dict[str, Parameter]]
+    """Parameters that are searched."""
+
+    @property
+    @abstractmethod
+    def plain(self) -> Parameters:
+        """Parameters that make a candidate more than plain training, at the values at which it is plain."""
+
+    @property
+    def unused(self) -> Parameters:
+        """Parameters that do not matter for an unconstrained candidate, at the one value that is tried."""
+        return self.plain
+
+    @property
+    def defaults(self) -> Parameters:
+        """Every parameter of a candidate, with its value if the space does not name it."""
+        usual = {name: p.usual if p.tuned is None else p.tuned for name, p in self.parameters.items()}
+        return {**usual, **self.plain, "seed": 0}
+
+    @property
+    def space(self) -> dict[str, Sequence[Any]]:
+        """Values to try if no space is given."""
+        return {name: p.values for name, p in self.parameters.items() if p.values}
+
+    def further(self) -> frozenset[str]:
+        """Parameters that a space may name besides the defaults."""
+        return frozenset()
+
+    @abstractmethod
+    def save(self, model: Any, path: Path) -> Path:
+        """Write a model as a file that `evenhand.load_model` opens, whole or not at all; a folder gets ``model.*``."""
+
+
+class NetworkFamily(Family):
+    """`CECClassifier`, trained in stacks."""
+
+    name = "network"
+    words = "networks"
+    plain: ClassVar = {"cec_weight": 0.0, "equalized_odds_weight": 0.0}
+    unused: ClassVar = {**plain, "objective": "reasoning_gap"}
+    parameters: ClassVar = {
+        "objective": Parameter("reasoning_gap", ("reasoning_gap", "excess", "reasoning_excess")),
+        "cec_weight": Parameter(0.0, (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)),
+        "equalized_odds_weight": Parameter(0.0, (0.0, 0.1, 0.3, 1.0)),
+        "learning_rate": Parameter(3e-4, (3e-4, 1e-3)),
+        "epochs": Parameter(30, (10, 20, 30)),
+        "hidden": Parameter((128, 64)),
+        "dropout": Parameter(0.2),
+        "batch_size": Parameter(64),
+        "n_steps": Parameter(1),
+        "method": Parameter("segments"),
+        "cec_every": Parameter(1),
+        "least_explained": Parameter(0.0),
+    }
+
+    def save(self, model: Any, path: Path) -> Path:
+        """Write a safetensors file."""
+        saved: Path = model.save(path)
+        return saved
+
+
+class EstimatorFamily(Family):
+    """Classifiers of a library that learn from a table; they never need the group to decide.
+
+    A candidate has the parameters of the library's class, under the library's names, and four that the search adds:
+    ``drop`` (columns to leave out), ``monotone`` (columns with 1 or -1, if the class supports that), ``repair`` (a
+    change of the training people, see `repaired`) and ``seed``.
+    """
+
     home: ClassVar[tuple[str, str]]
     """Module and name of the library's class."""
-    parameters: ClassVar[dict[str, Parameter]]
-    """Parameters that are searched, by the library's names."""
     takes_monotone: ClassVar[bool] = False
     is_native: ClassVar[bool] = False
     """Whether it is saved in the library's native format, which names only the columns that are kept."""
@@ -391,11 +403,14 @@ class EstimatorFamily(ABC):
     """Parameters of the class that the search sets itself."""
 
     @property
-    def spec(self) -> FamilySpec:
-        """What a search knows about it."""
-        own: dict[str, Any] = {"drop": (), **({"monotone": ()} if self.takes_monotone else {}), "repair": "none"}
-        tried = {name: Parameter(value, QUICK_REPAIRS if name == "repair" else ()) for name, value in own.items()}
-        return FamilySpec.of(self.name, self.words, {**self.parameters, **tried}, own, own)
+    def plain(self) -> Parameters:
+        """Every column, no directions and no repair."""
+        return {"drop": (), **({"monotone": ()} if self.takes_monotone else {}), "repair": "none"}
+
+    @property
+    def space(self) -> dict[str, Sequence[Any]]:
+        """Values to try if no space is given."""
+        return {**super().space, "repair": QUICK_REPAIRS}
 
     @abstractmethod
     def read(self, model: Any, text: str = "") -> Reading | None:
@@ -420,14 +435,14 @@ class EstimatorFamily(ABC):
         """
 
     def save(self, model: Any, path: Path) -> Path:
-        """Write a model as a file that `evenhand.load_model` opens, whole or not at all; a folder gets ``model.*``."""
+        """Write a file of skops."""
         file = _file_in(path, ".skops")
         with write_atomically(file) as temporary:
             imported_skops().dump(model, temporary)
         return file
 
     def further(self) -> frozenset[str]:
-        """Parameters of the class that a space may name besides the defaults; none if it is not installed."""
+        """Parameters of the library's class; none if it is not installed."""
         try:
             return frozenset(self.library_class()().get_params()) - self.fixed
         except InvalidInputError:
@@ -544,6 +559,7 @@ def spelled_as(columns: Sequence[str], names: Sequence[str]) -> list[str]:
     return [name if name in columns else spelled.get(name, name) for name in names]
 
 
+_STOPPED = "Your model stopped early: its {} rounds are kept."
 _EARLY = frozenset({"early_stopping", "validation_fraction", "n_iter_no_change", "tol"})
 
 
@@ -572,7 +588,7 @@ class HistTrees(EstimatorFamily):
             return None
         parameters, notes = given_parameters(model, self.fixed | _EARLY)
         if model.n_iter_ < model.max_iter:
-            notes += (f"Your model stopped early: its {model.n_iter_} rounds are kept.",)
+            notes += (_STOPPED.format(model.n_iter_),)
         if model.is_categorical_ is not None:
             notes += ("Your model splits on categories; candidates split on their integer codes.",)
         return Reading({**parameters, "max_iter": int(model.n_iter_)}, signs_by_input(model.monotonic_cst), notes)
@@ -680,11 +696,16 @@ class _NativeFamily(EstimatorFamily):
 
     takes_monotone = True
     is_native = True
+    always: ClassVar[Parameters]
+    """Options of every model."""
 
-    def native(self, parameters: Parameters, training: Training) -> tuple[Any, pd.DataFrame, dict[str, Any], list[int]]:
-        """The library's class, the columns that are kept, options of the class and the direction of each column."""
+    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
+        """A classifier of the library on the columns that are kept."""
         X = with_categories(training.X[kept_columns(parameters, [str(column) for column in training.X.columns])])
-        return self.library_class(), X, _class_options(parameters), monotone_signs(parameters, X)
+        options, signs = {**_class_options(parameters), **self.always}, monotone_signs(parameters, X)
+        if any(signs):
+            options["monotone_constraints"] = tuple(signs)
+        return _fitted(self.library_class()(**options, random_state=random_state, n_jobs=1), X, training)
 
 
 _FEWEST_NODES = 8
@@ -746,6 +767,7 @@ class XgboostModels(_NativeFamily):
     name = "xgboost"
     words = "gradient-boosted trees of XGBoost"
     home = ("xgboost", "XGBClassifier")
+    always: ClassVar = {"enable_categorical": True}
     fixed = EstimatorFamily.fixed | {
         "monotone_constraints",
         "enable_categorical",
@@ -783,17 +805,8 @@ class XgboostModels(_NativeFamily):
             notes += (f"Your model treats {model.missing:g} as a missing value; candidates do not.",)
         if model.get_booster().attr("best_iteration") is not None:
             parameters["n_estimators"] = model.best_iteration + 1
-            notes += (f"Your model stopped early: its {parameters['n_estimators']} rounds are kept.",)
+            notes += (_STOPPED.format(parameters["n_estimators"]),)
         return Reading(parameters, signs, notes)
-
-    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
-        """An `XGBClassifier` on the columns that are kept."""
-        kind, X, options, signs = self.native(parameters, training)
-        if any(signs):
-            options["monotone_constraints"] = tuple(signs)
-        if text_columns(X):
-            options["enable_categorical"] = True
-        return _fitted(kind(**options, random_state=random_state, n_jobs=1), X, training)
 
     def save(self, model: Any, path: Path) -> Path:
         """Write XGBoost's native file: JSON, or binary if the path ends in ``.ubj``.
@@ -868,6 +881,8 @@ class LightgbmModels(_NativeFamily):
     name = "lightgbm"
     words = "gradient-boosted trees of LightGBM"
     home = ("lightgbm", "LGBMClassifier")
+    # Otherwise LightGBM times two ways to build histograms and takes the faster, which changes the last digits.
+    always: ClassVar = {"deterministic": True, "force_col_wise": True, "verbose": -1}
     fixed = EstimatorFamily.fixed | {
         "monotone_constraints",
         "objective",
@@ -899,18 +914,8 @@ class LightgbmModels(_NativeFamily):
         signs = signs_by_input(model.get_params().get("monotone_constraints"))
         if model.best_iteration_:
             parameters["n_estimators"] = model.best_iteration_
-            notes += (f"Your model stopped early: its {model.best_iteration_} rounds are kept.",)
+            notes += (_STOPPED.format(model.best_iteration_),)
         return Reading(parameters, signs, notes)
-
-    def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
-        """An `LGBMClassifier` on the columns that are kept."""
-        kind, X, options, signs = self.native(parameters, training)
-        if any(signs):
-            options["monotone_constraints"] = signs
-        # Otherwise LightGBM times two ways to build histograms and takes the faster, which changes the last digits.
-        same_bits = {"deterministic": True, "force_col_wise": True}
-        model = kind(**options, **same_bits, random_state=random_state, n_jobs=1, verbose=-1)
-        return _fitted(model, X, training)
 
     def save(self, model: Any, path: Path) -> Path:
         """Write LightGBM's native text file."""
@@ -928,31 +933,11 @@ def _lightgbm_text(text: str, n_trees: int) -> Reading:
     return Reading(parameters, signs_by_input(written.get("monotone_constraints")))
 
 
-_PLAIN = {"cec_weight": 0.0, "equalized_odds_weight": 0.0}
-
-_NETWORK = {
-    "objective": Parameter("reasoning_gap", ("reasoning_gap", "excess", "reasoning_excess")),
-    "cec_weight": Parameter(0.0, (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)),
-    "equalized_odds_weight": Parameter(0.0, (0.0, 0.1, 0.3, 1.0)),
-    "learning_rate": Parameter(3e-4, (3e-4, 1e-3)),
-    "epochs": Parameter(30, (10, 20, 30)),
-    "hidden": Parameter((128, 64)),
-    "dropout": Parameter(0.2),
-    "batch_size": Parameter(64),
-    "n_steps": Parameter(1),
-    "method": Parameter("segments"),
-    "cec_every": Parameter(1),
-    "least_explained": Parameter(0.0),
-}
-
 ESTIMATORS: dict[str, EstimatorFamily] = {
     family.name: family
     for family in (HistTrees(), XgboostModels(), LightgbmModels(), LogisticModels(), ScorecardModels())
 }
 """Every family but the networks, which are trained in stacks, by name."""
 
-SPECS: dict[str, FamilySpec] = {
-    "network": FamilySpec.of("network", "networks", _NETWORK, _PLAIN, {**_PLAIN, "objective": "reasoning_gap"}),
-    **{name: family.spec for name, family in ESTIMATORS.items()},
-}
-"""What a search knows about each family, by name."""
+FAMILIES: dict[str, Family] = {"network": NetworkFamily(), **ESTIMATORS}
+"""Every family, by name."""

@@ -14,11 +14,19 @@ from markupsafe import Markup
 
 from evenhand.metrics.estimate import Estimate
 from evenhand.metrics.names import AXES, metric_of
-from evenhand.report.drawing import VARIABLES, chart_of, finished, forest, quantity, tooltips
+from evenhand.report.drawing import (
+    VARIABLES,
+    chart_of,
+    finished,
+    forest,
+    lines_by_group,
+    quantity,
+    tooltips,
+)
 from evenhand.report.formatting import capital, count, decimal, interval, listed, percent
 from evenhand.report.frame import Finding, KeyMetric, Panel, Section, panel_of, render
 from evenhand.report.tables import Column, Highlight, Record, Table, estimate
-from evenhand.searching.families import SPECS
+from evenhand.searching.families import FAMILIES
 from evenhand.searching.space import in_a_cell
 from evenhand.searching.stopping import FURTHER
 
@@ -208,7 +216,7 @@ def _question(data: Data) -> tuple[tuple[str, str], ...]:
         ("Constraints", "; ".join(data["keep"]) or "none"),
         ("Minimized" if metric_of(data["minimize"]).direction < 0 else "Maximized", metric_of(data["minimize"]).words),
         *([("Payoff", worth)] if worth else []),
-        ("Family", "; ".join(SPECS[name].words for name in data["families"])),
+        ("Family", "; ".join(FAMILIES[name].words for name in data["families"])),
         ("People", f"{count(people['searched'])} were searched on{held}. Groups of everyone: {groups}"),
         ("Matched on", ", ".join(people["financial_features"])),
         (
@@ -454,25 +462,17 @@ def _frontier_chart(rows: Sequence[dict[str, Any]], words: tuple[str, str]) -> A
 def _stopping_panel(stopping: Data, words: str) -> Panel:
     """The best value so far, and what one further candidate gains at most, against the number of draws."""
     rows = [
-        {"n_draws": bound["n_draws"], "line": line, "value": bound[key]}
+        {"n_draws": bound["n_draws"], "group": line, "value": bound[key]}
         for line, key in (("best found so far", "best"), ("gain of one further candidate, at most", "gain_of_1"))
         for bound in stopping["bounds"]
     ]
-    names = list(dict.fromkeys(row["line"] for row in rows))
-    colors = alt.Scale(domain=names, range=[VARIABLES.regimes[2], VARIABLES.regimes[1]])
-    lines = (
-        chart_of(rows)
-        .mark_line(interpolate="step-after", strokeWidth=2)
-        .encode(
-            x=quantity(alt.X, "n_draws", "Candidates drawn", type="log", nice=False),
-            y=quantity(alt.Y, "value", capital(words)),
-            color=alt.Color("line:N", scale=colors, legend=alt.Legend()),
-            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names), legend=alt.Legend()),
-            tooltip=tooltips(("n_draws", "", "candidates drawn"), "line", ("value", ".4f", words)),
-        )
+    axes = (
+        quantity(alt.X, "n_draws", "Candidates drawn", type="log", nice=False),
+        quantity(alt.Y, "value", capital(words)),
     )
+    numbers = (("n_draws", "", "candidates drawn"), ("value", ".4f", words))
     description = f"Best {words} found so far, and the most that one further candidate gains, by candidates drawn."
-    chart = finished(alt.layer(lines), description, _HEIGHT)
+    chart = lines_by_group(rows, *axes, numbers, description, height=_HEIGHT, interpolate="step-after", strokeWidth=2)
     caption = f"The lines hold after all draws at once with at least {percent(1 - stopping['delta'], 0)} probability."
     title = "What further candidates could gain"
     return panel_of("left", title, caption, chart, stopping_table(stopping, words))

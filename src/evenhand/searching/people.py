@@ -10,15 +10,39 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from evenhand.arrays import Ints
+from evenhand.arrays import Floats, Ints
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.identity import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.people import People
 from evenhand.inputs.splitting import split_people, stratified_folds, units_of
 from evenhand.inputs.validation import Groups, check_columns
+from evenhand.matching import MatchingSpace
+from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
 from evenhand.searching.families import with_categories
 from evenhand.searching.options import SearchSettings
-from evenhand.training.folds import ComparedFold, compare_fold, match_fold
+from evenhand.training.folds import Fold, match_fold
+from evenhand.training.losses import training_triples
+
+
+@dataclass(frozen=True, eq=False)
+class ComparedFold(Fold):
+    """A fold with the placebo triples of its people.
+
+    Attributes
+    ----------
+    triples
+        Triples of the training people among themselves, as `training_triples` returns them; None if no candidate
+        trains on them.
+    test_pairs
+        Triples of the test people with the training fold.
+    points_train, points_test
+        Standardized finances, of shape (n, k).
+    """
+
+    triples: Ints | None
+    test_pairs: PlaceboPairs
+    points_train: Floats
+    points_test: Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,26 +139,27 @@ class SearchPeople:
         self, parts: list[tuple[Ints, Ints]], settings: SearchSettings, has_training_triples: bool
     ) -> list[ComparedFold]:
         encoder = self.encoder(settings.encoding)
-        x = encoder.transform(self.table)
-        F = encoder.as_matched(self.table[list(self.financial_features)])
+        x, F = encoder.transform(self.table), encoder.as_matched(self.table[list(self.financial_features)])
+        found: dict[str, Any] = {"max_distance": settings.max_distance, "random_state": settings.random_state}
         folds = []
         for train, test in parts:
             fold = match_fold(
                 x, F, self.labels, self.groups.codes, train, test, encoder.join_matrix, settings.max_distance
             )
-            compared = compare_fold(
-                fold,
-                F,
-                has_training_triples=has_training_triples,
-                max_distance=settings.max_distance,
-                random_state=settings.random_state,
-            )
+            space = MatchingSpace.fit(F.iloc[train], missing="indicator")
+            points_train, points_test = (space.transform(F.iloc[rows]) for rows in (train, test))
+            pool = (points_train, fold.y_train, fold.group_train)
+            triples = training_triples(*pool, fold.n_groups, **found) if has_training_triples else None
+            pairs = placebo_pairs(points_test, fold.y_test, fold.group_test, pool, **found)
             if len(test) > settings.n_compared:  # compare a random part of them
                 rng = np.random.default_rng(settings.random_state)
                 is_compared = np.zeros(len(test), dtype=bool)
                 is_compared[rng.choice(len(test), size=settings.n_compared, replace=False)] = True
-                matches = np.where(is_compared[:, None], compared.fold.match_test, -1)
-                pairs = compared.test_pairs.where(is_compared[compared.test_pairs.person])
-                compared = replace(compared, fold=replace(compared.fold, match_test=matches), test_pairs=pairs)
-            folds.append(compared)
+                fold = replace(fold, match_test=np.where(is_compared[:, None], fold.match_test, -1))
+                pairs = pairs.where(is_compared[pairs.person])
+            folds.append(
+                ComparedFold(
+                    **vars(fold), triples=triples, test_pairs=pairs, points_train=points_train, points_test=points_test
+                )
+            )
         return folds

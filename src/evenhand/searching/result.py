@@ -23,7 +23,7 @@ from evenhand.metrics.outcomes import auc
 from evenhand.report.formatting import count, decimal
 from evenhand.searching.choice import Choice, ChoiceRule, Frontier, front, honest_metrics, mean_interval, reasons_of
 from evenhand.searching.confirming import Confirmation, approval_warnings, confirmation_sentences
-from evenhand.searching.families import ESTIMATORS, FamilyName
+from evenhand.searching.families import FAMILIES, FamilyName
 from evenhand.searching.options import SearchSettings
 from evenhand.searching.people import SearchPeople
 from evenhand.searching.scoring import GAPS, Metrics, gap_name
@@ -291,11 +291,7 @@ class SearchResult:
         InvalidInputError
             If no candidate meets the constraints.
         """
-        family = self.tried[self._need_chosen()].family
-        if family == "network":
-            saved: Path = self.best_model.save(path)
-            return saved
-        return ESTIMATORS[family].save(self.best_model, Path(path))
+        return FAMILIES[self.tried[self._need_chosen()].family].save(self.best_model, Path(path))
 
     def audit(self, **options: Any) -> AuditResult:
         """Audit the chosen model on the people held out of the search or, without any, on those it learned from.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,10 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.identity import fingerprint_plain
 from evenhand.inputs.validation import moved_keywords
 from evenhand.metrics.names import metric_of
-from evenhand.searching.candidates import BlockStore, EstimatorRuns, Fit, NetworkRuns, Scored, check_seen
-from evenhand.searching.choice import ChoiceRule, collate, effects_in, parse_constraint
+from evenhand.searching.candidates import BlockStore, Evaluator, Scored, check_seen, collate
+from evenhand.searching.choice import ChoiceRule, effects_in, parse_constraint
 from evenhand.searching.confirming import Confirmation, confirm
-from evenhand.searching.families import FamilyName, held_to_one_thread
+from evenhand.searching.families import FamilyName
 from evenhand.searching.options import DEFAULT_KEEP, SearchOptions, SearchSettings
 from evenhand.searching.people import SearchPeople
 from evenhand.searching.result import SearchResult
@@ -25,7 +25,6 @@ from evenhand.searching.space import Candidate, Space, candidates_of, family_nam
 from evenhand.searching.stopping import Stopping
 from evenhand.system import __version__
 from evenhand.system.terminal import progress
-from evenhand.system.threads import in_order, n_cores
 from evenhand.training.engine.loop import device_of
 
 _ROUND = 20  # draws between two looks at the bound on further gains
@@ -146,14 +145,9 @@ def search(
         stopping = Stopping.of(settings, rule, metrics, len(candidates) - n, is_whole_space=is_whole)
         return rule, {"metrics": metrics, "gaps": gaps, "notes": notes}, stopping
 
-    families: tuple[FamilyName, ...] = tuple(dict.fromkeys(candidate.family for candidate in candidates))
     where = device_of(settings.device)
-    compared = people.compared_folds(settings, has_training_triples=any(map(_uses_placebo, candidates)))
-    runs: list[NetworkRuns | EstimatorRuns] = []
-    if "network" in families:
-        runs.append(NetworkRuns(people, people.encoder(settings.encoding), compared, settings, where))
-    if set(families) - {"network"}:
-        runs.append(EstimatorRuns(people, compared, settings, settings.n_jobs or n_cores()))
+    folds = people.compared_folds(settings, has_training_triples=any(map(_uses_placebo, candidates)))
+    evaluator = Evaluator(people, settings, folds, where)
     store = BlockStore(checkpoint, fingerprint_plain([__version__, people.digest, settings.to_dict(), where.type]))
     # Unconstrained candidates are tried before the first look at the bound.
     ends = [len(candidates)]
@@ -163,7 +157,7 @@ def search(
     n_tried, note = 0, ""
     with progress("models", len(candidates) * settings.folds * settings.seeds, is_shown=settings.progress) as advance:
         for end in ends:
-            for block in _results(runs, candidates[n_tried:end], store):
+            for block in evaluator.results(candidates[n_tried:end], store):
                 results += block
                 for row in block:
                     advance(f"auc {row.metrics.get('auc', float('nan')):.3f}{note}")
@@ -179,15 +173,14 @@ def search(
     rule, measured, stopping = judged(results, n_tried)
     if len(measured["notes"]) == n_tried:
         raise InvalidInputError(f"No candidate could be trained: {next(iter(measured['notes'].values()))}.")
-    fit = Fit(people, settings, str(where))
     return SearchResult(
         **measured,
         tried=tried,
         rule=rule,
         settings=settings,
         people=people,
-        confirmation=_confirmation(rule, measured["metrics"], tried, fit),
-        fit=fit,
+        confirmation=_confirmation(rule, measured["metrics"], tried, evaluator),
+        fit=evaluator.fit,
         stopping=stopping,
         start=begun,
     )
@@ -198,40 +191,20 @@ def _uses_placebo(candidate: Candidate) -> bool:
     return candidate.family == "network" and bool(p["cec_weight"]) and str(p["objective"]).endswith("excess")
 
 
-def _results(
-    runs: Sequence[NetworkRuns | EstimatorRuns], candidates: Sequence[Candidate], store: BlockStore
-) -> Iterator[list[Scored]]:
-    """Results of every block of candidates, in the same order whether read or computed."""
-    for run in runs:
-        blocks = run.blocks(candidates)
-
-        def kept(block: Sequence[Candidate], run: NetworkRuns | EstimatorRuns = run) -> list[Scored]:
-            name = fingerprint_plain([candidate.key for candidate in block])
-            results = store.read(name)
-            if results is None:
-                results = run.run(block)
-                store.write(name, results)
-            return results
-
-        if run.n_threads is None:
-            yield from map(kept, blocks)
-        elif blocks:
-            with held_to_one_thread():
-                yield from in_order(kept, blocks, run.n_threads)
-
-
-def _confirmation(rule: ChoiceRule, metrics: Metrics, candidates: Sequence[Candidate], fit: Fit) -> Confirmation | None:
+def _confirmation(
+    rule: ChoiceRule, metrics: Metrics, candidates: Sequence[Candidate], evaluator: Evaluator
+) -> Confirmation | None:
     """The best candidates on the people held out; None if there are no such people or no better candidates."""
-    choice = rule.choose(metrics)
-    reported = choice.alternatives(fit.settings.alternatives)
-    if not len(fit.people.confirming) or not reported:
+    choice, people, settings = rule.choose(metrics), evaluator.people, evaluator.settings
+    reported = choice.alternatives(settings.alternatives)
+    if not len(people.confirming) or not reported:
         return None
     means = metric_of(rule.minimize).direction * metrics[rule.minimize].mean(1)
     best = {c.metric: rule.best(metrics, c.metric) for c in rule.constraints if c.reference == "best"}
     return confirm(
-        {k: fit(candidates[k]) for k in dict.fromkeys((choice.unconstrained, *reported, *best.values()))},
-        fit.people,
-        fit.settings,
+        {k: evaluator.fit(candidates[k]) for k in dict.fromkeys((choice.unconstrained, *reported, *best.values()))},
+        people,
+        settings,
         unconstrained=choice.unconstrained,
         promised={k: float(means[k] - means[choice.unconstrained]) for k in reported},
         best=best,

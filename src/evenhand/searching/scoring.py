@@ -16,8 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from evenhand.arrays import Array, Floats, Ints, as_numpy, double, like, namespace, person_hash
-from evenhand.attribution.explanation import Explanation
+from evenhand.arrays import Array, Floats, Ints, as_numpy, double, like, namespace
 from evenhand.inputs.identity import Identity
 from evenhand.matching.leaves import Leaves
 from evenhand.metrics.estimate import RowWeights
@@ -30,8 +29,8 @@ from evenhand.models.protocol import AuditedModel, EncodesTables
 from evenhand.models.scoring import joined, mean_over_leaves, score_pairs, score_triples
 from evenhand.searching.families import spelled_as
 from evenhand.searching.options import Payoff, SearchSettings
-from evenhand.searching.people import SearchPeople
-from evenhand.training.folds import ComparedFold, Fold
+from evenhand.searching.people import ComparedFold, SearchPeople
+from evenhand.training.folds import Fold
 from evenhand.training.network import Layout
 
 Metrics: TypeAlias = Mapping[str, Floats]
@@ -119,6 +118,13 @@ def oriented_gaps(
     return sizes
 
 
+def with_sizes(metrics: Metrics, means: Mapping[str, Floats], features: Sequence[str]) -> dict[str, Floats]:
+    """Metrics with sizes instead of signed gaps; see `oriented_gaps`."""
+    signed = {name: metrics[name] for name in means}
+    plain = {name: values for name, values in metrics.items() if name not in signed}
+    return plain | (oriented_gaps(signed, means, features) if signed else {})
+
+
 def _turned(values: Floats, mean: Floats) -> Floats:
     """Values with the sign that makes the mean of each model positive."""
     return values * np.where(mean < 0, -1.0, 1.0)[:, None]
@@ -131,49 +137,18 @@ def _largest(values: Sequence[Floats], means: Sequence[Floats]) -> Floats:
     return np.asarray(np.stack(values)[which, np.arange(sizes.shape[1])])
 
 
-def score_model(
-    model: Any,
-    people: SearchPeople,
-    compared: ComparedFold,
-    settings: SearchSettings,
-) -> dict[str, float]:
-    """Metrics of a fitted model on a fold's test people.
-
-    Parameters
-    ----------
-    model
-        Anything that `evenhand.audit` takes.
-    people, compared
-        Everyone, and the fold.
-    settings
-        Thresholds and the number of segments.
-    """
-    weights = np.ones((1, len(compared.fold.test)))
-    return {
-        name: float(values[0]) for name, values in score_weighted(model, people, compared, settings, weights).items()
-    }
+def score_model(model: Any, people: SearchPeople, fold: ComparedFold, settings: SearchSettings) -> dict[str, float]:
+    """Metrics of a fitted model, anything that `evenhand.audit` takes, on a fold's test people."""
+    return unweighted(score_weighted(model, people, fold, settings, np.ones((1, len(fold.test)))))
 
 
 def score_weighted(
-    model: Any,
-    people: SearchPeople,
-    compared: ComparedFold,
-    settings: SearchSettings,
-    weights: Floats,
+    model: Any, people: SearchPeople, fold: ComparedFold, settings: SearchSettings, weights: Floats
 ) -> dict[str, Floats]:
-    """Metrics of a fitted model under several weightings of a fold's test people, each of shape (n_weightings,).
-
-    Parameters
-    ----------
-    model, people, compared, settings
-        As in `score_model`.
-    weights
-        Weights of the test people, of shape (n_weightings, n_test).
-    """
-    train = people.table.iloc[compared.fold.train].reset_index(drop=True)
+    """The same under several weightings of the test people, (n_weightings, n_test); each of shape (n_weightings,)."""
+    train, test = (people.table.iloc[rows].reset_index(drop=True) for rows in (fold.train, fold.test))
     audited = as_audited_model(model, output="log-odds", table=train)  # one unit for every candidate
-    test = people.table.iloc[compared.fold.test].reset_index(drop=True)
-    return _scored(audited, audited.encode(train), audited.encode(test), people, compared, settings, weights)[0]
+    return _scored(audited, audited.encode(train), audited.encode(test), people, fold, settings, weights)[0]
 
 
 def score_stack(
@@ -181,10 +156,10 @@ def score_stack(
     layout: Layout,
     encoder: EncodesTables,
     people: SearchPeople,
-    compared: ComparedFold,
+    fold: ComparedFold,
     settings: SearchSettings,
 ) -> list[dict[str, float]]:
-    """Metrics of networks on one fold's test people, one for each row of `parameters`, (K, P).
+    """Metrics of networks on one fold's test people, one for each row of `parameters`, (K, P), where they are scored.
 
     Parameters
     ----------
@@ -192,19 +167,23 @@ def score_stack(
         The networks, on the device that scores them.
     encoder
         The encoding of the fold's people.
-    people, compared, settings
+    people, fold, settings
         As in `score_model`.
     """
-    device, fold = parameters.device, compared.fold
+    device = parameters.device
     x_train, x_test = (torch.as_tensor(x, device=device) for x in (fold.x_train, fold.x_test))
-    n_rows = len(x_test) + 2 * len(compared.test_pairs) + fold.match_test.size
+    n_rows = len(x_test) + 2 * len(fold.test_pairs) + fold.match_test.size
     size = max(1, _CHUNK_VALUES[device.type] // (n_rows * x_test.shape[1]))
     rows: list[dict[str, float]] = []
     for part in parameters.split(size):
         stack = DifferentiableModel(layout.networks(part), "networks", encoder)
-        scored = _scored(stack, x_train, x_test, people, compared, settings, np.ones((1, len(fold.test))))
-        rows += [{name: float(values[0]) for name, values in metrics.items()} for metrics in scored]
+        rows += map(unweighted, _scored(stack, x_train, x_test, people, fold, settings, np.ones((1, len(fold.test)))))
     return rows
+
+
+def unweighted(metrics: Mapping[str, Floats]) -> dict[str, float]:
+    """Metrics under the first weighting, the equal one."""
+    return {name: float(values[0]) for name, values in metrics.items()}
 
 
 def _scored(
@@ -212,26 +191,18 @@ def _scored(
     x_train: Array,
     x_test: Array,
     people: SearchPeople,
-    compared: ComparedFold,
+    fold: ComparedFold,
     settings: SearchSettings,
     weights: Floats,
 ) -> list[dict[str, Floats]]:
     """Metrics of each model of a stack, or of the only one, under each weighting of the test people."""
-    fold, columns = compared.fold, people.columns
-    explainer = Explainer.of(model, x_train, fold.y_train, fold.group_train, settings.n_steps)
-    own = explainer.explain(x_test, fold.cells_test)
-    seen = columns if model.encoder is None else spelled_as(columns, model.encoder.names)
-    metrics = _procedure(explainer, own, x_train, x_test, people, compared, settings, weights, seen)
+    logit, metrics = _procedure(model, x_train, x_test, people, fold, settings, weights)
     train, test = (people.table.iloc[rows] for rows in (fold.train, fold.test))
     for column in settings.effects:
         metrics |= column_effects(model, train, test, column, weights)
-    # Score gaps of 0 through inputs that a model does not have.
-    totals = [name for name in metrics if name.startswith("score_gap|") and name.count("|") == 1]
-    absent = [column for column in columns if column not in seen]
-    metrics |= {f"{name}|{column}": 0 * metrics[name] for name in totals for column in absent}
     by_model = {name: as_numpy(values).reshape(-1, len(weights)) for name, values in metrics.items()}
     rows = []
-    for k, score in enumerate(as_numpy(model.probability(own.logit)).reshape(-1, len(x_test))):
+    for k, score in enumerate(as_numpy(model.probability(logit)).reshape(-1, len(x_test))):
         decision = (score >= settings.decision_threshold).astype(np.int64)
         outcomes = [
             fold_outcome(fold, score, decision, names=people.groups.names, weight=weight, payoff=settings.payoff)
@@ -243,19 +214,18 @@ def _scored(
 
 
 def _procedure(
-    explainer: Explainer,
-    own: Explanation,
+    model: AuditedModel,
     x_train: Array,
     x_test: Array,
     people: SearchPeople,
-    compared: ComparedFold,
+    fold: ComparedFold,
     settings: SearchSettings,
     weights: Floats,
-    features: Sequence[str],
-) -> dict[str, Array]:
-    """Metrics of scores and procedure, each of shape (K, n_weightings), or (n_weightings,); score gaps are signed."""
-    fold, model, xp = compared.fold, explainer.model, namespace(x_test)
-    cells, threshold = fold.cells_test, settings.consistency_threshold
+) -> tuple[Array, dict[str, Array]]:
+    """Logits, and metrics of scores and procedure, of shape (K, n_weightings), or (n_weightings,); gaps are signed."""
+    explainer = Explainer.of(model, x_train, fold.y_train, fold.group_train, settings.n_steps)
+    own = explainer.explain(x_test, fold.cells_test)
+    xp, cells, threshold = namespace(x_test), fold.cells_test, settings.consistency_threshold
     is_financial = model.is_financial(people.columns, list(people.financial_features))
     person, match = fold.matched_test
     known = explainer.has_baseline(cells[person])
@@ -263,7 +233,7 @@ def _procedure(
     identity = Identity.of(as_numpy(x_train), fold.y_train, fold.group_train, None)
     halves = identity.halves(fold.y_train * fold.n_groups + fold.group_train)  # as in an audit
     halved = HalvedExplainer.of(explainer, x_train, fold.y_train, fold.group_train, halves)
-    triples = compared.test_pairs
+    triples = fold.test_pairs
     triples = triples.where(halved.has_baseline(cells[triples.person], triples.own))
     seen = halved.see(x_test, cells, x_train, triples.person, triples.other, triples.own)
     matches = explainer.see(x_train, match, cells[person])
@@ -271,8 +241,8 @@ def _procedure(
     def approved(logit: Array) -> Array:
         return model.probability(logit) >= settings.decision_threshold
 
-    leaves = Leaves.of(compared.points_train, fold.y_train, identity.content, len(fold.test))  # as in an audit
-    leaf = leaves.leaf(compared.points_test, fold.y_test)
+    leaves = Leaves.of(fold.points_train, fold.y_train, identity.content, len(fold.test))  # as in an audit
+    leaf = leaves.leaf(fold.points_test, fold.y_test)
     is_moved = like(is_financial, x_test)
     in_leaf = xp.where(is_moved, x_train[like(leaves.row[leaf], x_train)], x_test)
     no_cell = np.zeros(len(x_train), dtype=np.int64)
@@ -289,8 +259,12 @@ def _procedure(
         lambda logit: xp.stack([model.probability(logit), double(approved(logit))], axis=-1),
     )
     values = xp.concat([parts, means], axis=-1)
-    coefficients = _gap_coefficients(compared, leaves, leaf, people.reference_group, weights)
-    gaps = {group: like(rows, x_test) @ values for group, rows in coefficients.items()}
+    in_leaves = LeafPeople.alike(leaf, fold.group_test, fold.y_test, leaves.scale.transform(fold.points_test))
+    finances = FinanceControls.of(leaves.scale.transform(fold.points_train))
+    gaps = {}
+    for group in (code for code in range(fold.n_groups) if code != people.reference_group):
+        rows = gap_coefficients(in_leaves, finances, group, people.reference_group, weights)
+        gaps[group] = like(rows, x_test) @ values
 
     def scored() -> Iterator[tuple[Array, ...]]:
         for _, part in score_triples(halved, seen, x_test, x_train, triples, is_moved):
@@ -322,35 +296,14 @@ def _procedure(
         "reasoning_excess": adjusted_mean(reasoning, weight, *controls),
         "excess_regime_b": adjusted_mean(in_regime_b(pair, placebo), weight, by_finances, *controls, agreement),
     }
+    seen_columns = people.columns if model.encoder is None else spelled_as(people.columns, model.encoder.names)
     for group, of_group in gaps.items():
         totals = (of_group[..., :-2].sum(-1), of_group[..., -2], of_group[..., -1])
         metrics |= {gap_name(kind, group): total for kind, total in zip(GAPS, totals, strict=True)}
-        metrics |= {gap_name("score_gap", group, feature): of_group[..., k] for k, feature in enumerate(features)}
-    return metrics
-
-
-def _gap_coefficients(
-    compared: ComparedFold, leaves: Leaves, leaf: Ints, reference_group: int, weights: Floats
-) -> dict[int, Floats]:
-    """By code of the group, the coefficient of each test person's value in its gap, of shape (n_weightings, n)."""
-    fold, n = compared.fold, len(leaf)
-    people = LeafPeople(
-        leaf=leaf,
-        group=fold.group_test,
-        label=fold.y_test,
-        person=person_hash(np.arange(n)),
-        weight=np.ones(n),
-        bucket=np.zeros(n, dtype=np.int64),
-        finances=leaves.scale.transform(compared.points_test),
-        values=np.zeros((n, 0), dtype=np.float32),
-        by={},
-    )
-    controls = FinanceControls.of(leaves.scale.transform(compared.points_train))
-    return {
-        group: gap_coefficients(people, controls, group, reference_group, weights)
-        for group in range(fold.n_groups)
-        if group != reference_group
-    }
+        # A score gap of 0 through inputs that a model does not have.
+        metrics |= {gap_name("score_gap", group, column): 0 * totals[0] for column in people.columns}
+        metrics |= {gap_name("score_gap", group, column): of_group[..., k] for k, column in enumerate(seen_columns)}
+    return own.logit, metrics
 
 
 def adjusted_mean(values: Array, weights: Array, *controls: Array) -> Array:

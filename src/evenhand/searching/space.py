@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -25,10 +25,10 @@ from evenhand.models.protocol import AuditedModel
 from evenhand.models.sklearn import is_kind, unwrapped
 from evenhand.searching.families import (
     ESTIMATORS,
+    FAMILIES,
     FAMILY_NAMES,
-    SPECS,
+    Family,
     FamilyName,
-    FamilySpec,
     Parameters,
     spelled_as,
 )
@@ -130,7 +130,7 @@ def read_start(given: Any, people: SearchPeople) -> Start:
     source = range(len(seen)) if audited.encoder is None else audited.encoder.join_matrix.argmax(axis=1)
     signs = {seen[source[name]] if isinstance(name, int) else name: sign for name, sign in reading.signs.items()}
     usual = {name: parameter.usual for name, parameter in family.parameters.items()}
-    parameters = {**family.spec.plain, **usual, **reading.parameters, "seed": 0}
+    parameters = {**family.plain, **usual, **reading.parameters, "seed": 0}
     notes = reading.notes
     if favorable == "low":
         signs = {name: -sign for name, sign in signs.items()}
@@ -230,7 +230,7 @@ class Candidate:
         names = [n for n in self.parameters if not alike or len({repr(c.parameters.get(n)) for c in alike}) > 1]
         kind = "your model, retrained" if self.is_start else "unconstrained" if self.is_unconstrained else ""
         if self.is_unconstrained and not self.is_start:
-            hidden = SPECS[self.family].unused if self.family == "network" else ()
+            hidden = FAMILIES[self.family].unused if self.family == "network" else ()
             names = [name for name in names if name not in hidden]
         told = [f"{name} {shown(self.parameters[name])}" for name in names]
         family = self.family if len(alike) < len(among) else ""
@@ -246,7 +246,7 @@ def default_space(family: FamilyName) -> dict[str, Sequence[Any]]:
     ['cec_weight', 'epochs', 'equalized_odds_weight', 'learning_rate', 'objective']
     """
     (name,) = family_names(family)
-    return dict(SPECS[name].space)
+    return dict(FAMILIES[name].space)
 
 
 def family_names(family: FamilyName | Sequence[FamilyName]) -> tuple[FamilyName, ...]:
@@ -319,31 +319,32 @@ segments, cec_every 1, least_explained 0, seed 0'
     if n_candidates is not None and (not isinstance(n_candidates, int) or n_candidates < 1):
         raise InvalidInputError(f"`n_candidates` must be None or at least 1, got {n_candidates!r}.")
     rng = np.random.default_rng(random_state)
-    first: list[tuple[FamilySpec, Parameters]] = []
-    others: list[tuple[FamilySpec, Parameters]] = []
+    first: list[tuple[FamilyName, Parameters]] = []
+    others: list[tuple[FamilyName, Parameters]] = []
     if start is not None:
-        first.append((SPECS[start.family], start.parameters))
+        first.append((start.family, _canonical(FAMILIES[start.family].defaults, start.parameters)))
     for k, (name, given) in enumerate(_by_family(names, space)):
-        spec = _anchored(SPECS[name], start)
-        tried = dict(_tried(spec, drops, start) if given is None else given)
+        kind, defaults = FAMILIES[name], _defaults(name, start)
+        tried = dict(_tried(kind, drops, start) if given is None else given)
         if start is not None and "drop" in tried:  # no candidate sees a column that the starting model does not see
             absent = start.parameters["drop"]
             tried["drop"] = [tuple(dict.fromkeys((*absent, *more))) for more in tried["drop"]]
-        values = _checked(spec, tried)
+        values = _checked(kind, defaults, tried)
         if start is None:
-            unused: dict[str, Sequence[Any]] = {parameter: (value,) for parameter, value in spec.unused.items()}
-            rest = {parameter: options for parameter, options in values.items() if parameter not in spec.plain}
-            first += [(spec, p) for p in _drawn({**rest, **unused}, _MOST_PLAIN, rng)]
+            unused: dict[str, Sequence[Any]] = {parameter: (value,) for parameter, value in kind.unused.items()}
+            rest = {parameter: options for parameter, options in values.items() if parameter not in kind.plain}
+            first += [(name, _canonical(defaults, p)) for p in _drawn({**rest, **unused}, _MOST_PLAIN, rng)]
         n = None if n_candidates is None else len(range(k, n_candidates, len(names)))
-        others += [(spec, p) for p in _drawn(values, n, rng) if start is not None or not _is_plain(spec, p)]
+        plain = _canonical(defaults, kind.plain)
+        for drawn in _drawn(values, n, rng):
+            full = _canonical(defaults, drawn)
+            if start is not None or any(full[parameter] != plain[parameter] for parameter in kind.plain):
+                others.append((name, full))
     # The bound on further gains needs the candidates tried first to be a random draw from all.
     others = [others[k] for k in rng.permutation(len(others))]
     chosen: dict[str, Candidate] = {}
-    for k, (spec, parameters) in enumerate([*first, *others]):
-        full = _canonical(spec, {**spec.defaults, **parameters})
-        is_start = start is not None and k == 0
-        is_plain = is_start or (start is None and _is_plain(spec, full))
-        candidate = Candidate(len(chosen), full, is_plain, spec.name, is_start)
+    for k, (name, parameters) in enumerate([*first, *others]):
+        candidate = Candidate(len(chosen), parameters, k < len(first), name, start is not None and k == 0)
         chosen.setdefault(candidate.key, candidate)
     return tuple(chosen.values())
 
@@ -369,58 +370,46 @@ def _by_family(
     return [(names[0], space)]  # type: ignore[list-item]
 
 
-def _anchored(spec: FamilySpec, start: Start | None) -> FamilySpec:
-    """The family with the starting model's parameters as defaults; a different family takes only its columns."""
+def _defaults(name: FamilyName, start: Start | None) -> Parameters:
+    """A family's defaults, with the parameters of a starting model; a different family takes only its columns."""
+    defaults = FAMILIES[name].defaults
     if start is None:
-        return spec
-    if spec.name == "network":
-        if start.parameters["drop"]:
-            raise InvalidInputError(
-                f"Networks see every column, but `start` does not see {list(start.parameters['drop'])}. Leave these "
-                "columns out of the table, or leave networks out of `family`."
-            )
-        return spec
-    kept = start.parameters if spec.name == start.family else {"drop": start.parameters["drop"]}
-    if spec.name != start.family and "monotone" in spec.defaults:
-        kept = {**kept, "monotone": start.parameters.get("monotone", ())}
-    return replace(spec, defaults={**spec.defaults, **kept})
+        return defaults
+    if name == start.family:
+        return {**defaults, **start.parameters}
+    if name == "network" and start.parameters["drop"]:
+        raise InvalidInputError(
+            f"Networks see every column, but `start` does not see {list(start.parameters['drop'])}. Leave these "
+            "columns out of the table, or leave networks out of `family`."
+        )
+    return {**defaults, **{key: start.parameters.get(key, ()) for key in ("drop", "monotone") if key in defaults}}
 
 
-def _tried(spec: FamilySpec, drops: Drops, start: Start | None) -> Space:
+def _tried(family: Family, drops: Drops, start: Start | None) -> Space:
     """The space of a family if none is given."""
-    if spec.name == "network":
-        return spec.space
-    space = {**spec.space, "drop": [(), *drops]}
-    if start is not None and spec.name == start.family:
-        searched = ESTIMATORS[spec.name].parameters
-        near = {name: p.near(start.parameters[name]) for name, p in searched.items() if p.near is not None}
+    if family.name == "network":
+        return family.space
+    space = {**family.space, "drop": [(), *drops]}
+    if start is not None and family.name == start.family:
+        near = {name: p.near(start.parameters[name]) for name, p in family.parameters.items() if p.near is not None}
         return {"repair": space["repair"], "drop": space["drop"], **near}
     return space
 
 
-def _is_plain(spec: FamilySpec, parameters: Parameters) -> bool:
-    full = {**spec.defaults, **parameters}
-    return all(
-        _canonical(spec, {name: full[name]}) == _canonical(spec, {name: value}) for name, value in spec.plain.items()
-    )
-
-
-def _checked(spec: FamilySpec, space: Space) -> dict[str, list[Any]]:
-    known = list(spec.defaults)
-    further = ESTIMATORS[spec.name].further() if spec.name in ESTIMATORS else frozenset()
+def _checked(family: Family, defaults: Parameters, space: Space) -> dict[str, list[Any]]:
+    known = [*defaults, *sorted(family.further() - {*defaults})]
     checked: dict[str, list[Any]] = {}
     for name, options in space.items():
-        if name not in known and name not in further:
+        if name not in known:
             raise InvalidInputError(
-                f"`space` names {name!r}, which is not a parameter of a search over {spec.name}."
-                f"{did_you_mean(str(name), [*known, *sorted(further)])}"
+                f"`space` names {name!r}, which is not a parameter of a search over {family.name}."
+                f"{did_you_mean(str(name), known)}"
             )
         if isinstance(options, str) or not isinstance(options, Sequence) or not len(options):
             raise InvalidInputError(f"`space[{name!r}]` must be a list of values to try, got {options!r}.")
-        unlike = {fingerprint_plain(json_ready(value)): value for value in options}
-        checked[name] = list(unlike.values())
+        checked[name] = list({fingerprint_plain(json_ready(value)): value for value in options}.values())
     if not checked:
-        raise InvalidInputError(f"`space` for {spec.name} must map parameters to the values to try, got {space!r}.")
+        raise InvalidInputError(f"`space` for {family.name} must map parameters to the values to try, got {space!r}.")
     return checked
 
 
@@ -443,11 +432,11 @@ def _drawn(values: Mapping[str, Sequence[Any]], n: int | None, rng: np.random.Ge
     return drawn
 
 
-def _canonical(spec: FamilySpec, parameters: Parameters) -> dict[str, Any]:
+def _canonical(defaults: Parameters, parameters: Parameters) -> dict[str, Any]:
     """Plain JSON values, so that the same parameters are the same candidate in whatever form they were given."""
     return {
-        name: float(value) if isinstance(spec.defaults.get(name), float) and value is not None else json_ready(value)
-        for name, value in parameters.items()
+        name: float(value) if isinstance(defaults.get(name), float) and value is not None else json_ready(value)
+        for name, value in {**defaults, **parameters}.items()
     }
 
 

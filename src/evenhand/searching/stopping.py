@@ -103,11 +103,6 @@ def gain_bounds(
     at
         Numbers of draws, at least `FIRST_DRAW`, after which to compute bounds; None for all.
 
-    Raises
-    ------
-    InvalidInputError
-        If `delta` is not between 0 and 1, or a value is NaN or below the floor.
-
     Examples
     --------
     >>> draws = np.random.default_rng(0).uniform(0.1, 0.2, 200)
@@ -116,10 +111,6 @@ def gain_bounds(
     (0.1, 0.033, 0.0033)
     """
     draws = np.asarray(values, dtype=np.float64)
-    if not 0 < delta < 1:
-        raise InvalidInputError(f"`delta` must be between 0 and 1, got {delta!r}.")
-    if np.isnan(draws).any() or (draws < floor).any() or not incumbent >= floor:
-        raise InvalidInputError(f"Values of draws must be numbers not below the floor, {floor:g}.")
     moments = range(FIRST_DRAW, len(draws) + 1) if at is None else [t for t in at if FIRST_DRAW <= t <= len(draws)]
     starts, boundary = uniform_boundary(delta)
     best = np.minimum(np.minimum.accumulate(draws), incumbent)

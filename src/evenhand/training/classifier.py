@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Sequence
+from copy import deepcopy
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
@@ -18,7 +19,6 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
 
 from evenhand.attribution.baselines import label_group_baselines
-from evenhand.attribution.feed_forward import FeedForward, feed_forward
 from evenhand.exceptions import InvalidInputError, warn_caller
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.splitting import split_people
@@ -281,15 +281,9 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _logits(self, table: Any) -> NDArray[np.float64]:
         """Logits in float64, so that a person's logit does not depend on who else is in the table."""
-        net = feed_forward(self.network_)
-        assert net is not None
-        precise = FeedForward(
-            tuple(weight.double() for weight in net.weights),
-            tuple(bias.double() for bias in net.biases),
-            net.activations,
-        )
+        x = torch.from_numpy(self.encoder_.transform(table)).double()
         with torch.no_grad():
-            logits: NDArray[np.float64] = precise(torch.from_numpy(self.encoder_.transform(table)).double()).numpy()
+            logits: NDArray[np.float64] = deepcopy(self.network_).double()(x).squeeze(-1).numpy()
         return logits
 
     def _labels(self, y: ArrayLike, n: int) -> NDArray[np.int64]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,8 +10,41 @@ from torch import Tensor
 from evenhand.exceptions import InvalidInputError
 
 
+class _People:
+    X: Tensor
+    y: Tensor
+    group: Tensor
+    match: Tensor
+    weight: Tensor | None
+    triples: Tensor | None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if value is not None and name != "validation":
+                dtype = torch.int64 if name in _CODES else torch.float32
+                tensor = torch.as_tensor(value, dtype=dtype, device="cpu").contiguous()
+                object.__setattr__(self, name, tensor)
+        _check_shape("X", self.X, "n_tables", "n_rows", "n_columns")
+        shape = self.X.shape[:2]
+        for name in ("y", "group", "weight"):
+            _check_shape(name, getattr(self, name), *shape)
+        _check_shape("match", self.match, *shape, "n_groups - 1")
+        _check_shape("triples", self.triples, *self.match.shape, "n_triples", 2)
+        y, least = self.y.unique().tolist()[:5], int(self.group.min())
+        _require(bool(self.X.isfinite().all()), "`X` must be finite; fill padding rows with 0.")
+        _require(set(y) <= {0, 1}, f"`y` must be 0 or 1, got {y}.")
+        _require(least >= 0, f"`group` must contain codes 0..G-1, got {least}.")
+        is_possible = bool((self.weights.isfinite() & (self.weights >= 0)).all())
+        _require(is_possible, "`weight` must be finite and not negative.")
+
+    @property
+    def weights(self) -> Tensor:
+        """Row weights of shape (D, n), whether given or not."""
+        return torch.ones(self.y.shape) if self.weight is None else self.weight
+
+
 @dataclass(frozen=True, eq=False)
-class ValidationData:
+class ValidationData(_People):
     """People held out of training, table by table; fields as in `TrainingData`.
 
     Attributes
@@ -34,18 +66,9 @@ class ValidationData:
     weight: Tensor | None = None
     triples: Tensor | None = None
 
-    def __post_init__(self) -> None:
-        _convert(self, "X", "weight")
-        _check_people(self)
-
-    @property
-    def weights(self) -> Tensor:
-        """Row weights of shape (D, n), whether given or not."""
-        return torch.ones(self.y.shape) if self.weight is None else self.weight
-
 
 @dataclass(frozen=True, eq=False)
-class TrainingData:
+class TrainingData(_People):
     """Tables of people that members of a stack learn from; several members may share one.
 
     Arrays are converted to tensors. Tables of different lengths are padded at the end with rows of weight 0.
@@ -98,52 +121,38 @@ class TrainingData:
     triples: Tensor | None = None
 
     def __post_init__(self) -> None:
-        _convert(self, "X", "baselines", "weight", "join")
-        _check_people(self)
+        super().__post_init__()
         n_tables, n_rows, n_columns = self.X.shape
-        shape = self.baselines.shape
-        if len(shape) != 4 or shape[:2] != (n_tables, 2) or shape[3] != n_columns:
-            raise InvalidInputError(
-                f"`baselines` must have shape ({n_tables}, 2, n_groups, {n_columns}), got {tuple(shape)}."
-            )
-        if int(self.group.max()) >= self.n_groups:
-            raise InvalidInputError(
-                f"`group` must contain codes below {self.n_groups}, the groups of `baselines`, "
-                f"got {int(self.group.max())}."
-            )
-        if self.match.numel() and int(self.match.max()) >= n_rows:
-            raise InvalidInputError(f"`match` must contain rows below {n_rows}, got {int(self.match.max())}.")
-        for people in (self, self.validation):
-            if people is not None:
-                _check_triples(people, n_rows)
-        if self.join is not None and (self.join.dim() != 2 or len(self.join) != n_columns):
-            raise InvalidInputError(f"`join` must have shape ({n_columns}, n_features), got {tuple(self.join.shape)}.")
-        if (self.n_rows == 0).any():
-            empty = (self.n_rows == 0).nonzero().flatten().tolist()
-            raise InvalidInputError(f"Every table needs a row of positive weight; tables {empty} have none.")
-        self._check_cells()
-        if self.validation is not None and (
-            self.validation.X.shape[0] != n_tables
-            or self.validation.X.shape[2] != n_columns
-            or self.validation.match.shape[2] != self.match.shape[2]
-            or (self.validation.match >= n_rows).any()
-            or int(self.validation.group.max()) >= self.n_groups
-        ):
-            raise InvalidInputError(
-                "`validation` must have the tables, columns and groups of the training data and match into its rows, "
-                f"got X of shape {tuple(self.validation.X.shape)} and match of shape "
-                f"{tuple(self.validation.match.shape)} for {n_tables} tables of {n_rows} rows and {n_columns} columns."
-            )
-
-    def _check_cells(self) -> None:
-        is_finite = self.baselines.isfinite().all(-1)
-        table = torch.arange(self.n_tables).unsqueeze(1)
-        bad = (~is_finite[table, self.y, self.group]) & (self.weights > 0)
-        if bad.any():
-            d, row = (int(i) for i in bad.nonzero()[0])
+        _check_shape("baselines", self.baselines, n_tables, 2, "n_groups", n_columns)
+        _check_shape("join", self.join, n_columns, "n_features")
+        highest = int(self.group.max())
+        _require(
+            highest < self.n_groups,
+            f"`group` must contain codes below {self.n_groups}, the groups of `baselines`, got {highest}.",
+        )
+        matched = int(self.match.max()) if self.match.numel() else -1
+        _require(matched < n_rows, f"`match` must contain rows below {n_rows}, got {matched}.")
+        empty = (self.n_rows == 0).nonzero().flatten().tolist()
+        _require(not empty, f"Every table needs a row of positive weight; tables {empty} have none.")
+        is_finite = self.baselines.isfinite().all(-1)[torch.arange(n_tables).unsqueeze(1), self.y, self.group]
+        for d, row in (~is_finite & (self.weights > 0)).nonzero()[:1].tolist():
             raise InvalidInputError(
                 f"`baselines` is not finite for label {int(self.y[d, row])}, group {int(self.group[d, row])} of table "
                 f"{d}, which has people. Compute it with `label_group_baselines`."
+            )
+        held_out = self.validation
+        if held_out is not None:
+            own, theirs = ((len(d.X), d.X.shape[2], d.match.shape[2]) for d in (self, held_out))
+            _require(
+                own == theirs and bool((held_out.match < n_rows).all()) and int(held_out.group.max()) < self.n_groups,
+                "`validation` must have the tables, columns and groups of the training data and match into its rows, "
+                f"got X of shape {tuple(held_out.X.shape)} and match of shape {tuple(held_out.match.shape)} for "
+                f"{n_tables} tables of {n_rows} rows and {n_columns} columns.",
+            )
+        for rows in (people.triples for people in (self, held_out) if people is not None):
+            _require(
+                rows is None or not rows.numel() or (int(rows.max()) < n_rows and _is_whole(rows)),
+                f"`triples` must contain rows below {n_rows}, or -1 for both people of an absent triple.",
             )
 
     @property
@@ -162,53 +171,29 @@ class TrainingData:
         return self.X.shape[2]
 
     @property
-    def weights(self) -> Tensor:
-        """Row weights of shape (D, n), whether given or not."""
-        return torch.ones(self.y.shape) if self.weight is None else self.weight
-
-    @property
     def n_rows(self) -> Tensor:
         """Rows of each table up to the last of positive weight; int64 of shape (D,)."""
         position = torch.arange(1, self.X.shape[1] + 1)
         return torch.where(self.weights > 0, position, 0).amax(1)
 
 
-def _check_triples(people: TrainingData | ValidationData, n_rows: int) -> None:
-    rows = people.triples
-    if rows is None:
+_CODES = ("y", "group", "match", "triples")
+
+
+def _is_whole(triples: Tensor) -> bool:
+    return bool(((triples < 0).any(-1) == (triples < 0).all(-1)).all())
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InvalidInputError(message)
+
+
+def _check_shape(name: str, tensor: Tensor | None, *expected: int | str) -> None:
+    """Refuse a tensor of another shape; a dimension that is a name may have any size."""
+    if tensor is None:
         return
-    if rows.dim() != 5 or rows.shape[:3] != people.match.shape or rows.shape[3] < 1 or rows.shape[4] != 2:
-        raise InvalidInputError(
-            f"`triples` must have shape {(*people.match.shape, 'n_triples', 2)}, got {tuple(rows.shape)}."
-        )
-    if rows.numel() and (int(rows.max()) >= n_rows or ((rows < 0).any(-1) != (rows < 0).all(-1)).any()):
-        raise InvalidInputError(
-            f"`triples` must contain rows below {n_rows}, or -1 for both people of an absent triple; "
-            f"the largest is {int(rows.max())}."
-        )
-
-
-def _convert(data: Any, *floats: str) -> None:
-    for name in (*floats, "y", "group", "match", "triples"):
-        value, dtype = getattr(data, name), torch.float32 if name in floats else torch.int64
-        if value is not None:
-            object.__setattr__(data, name, torch.as_tensor(value, dtype=dtype, device="cpu").contiguous())
-
-
-def _check_people(data: TrainingData | ValidationData) -> None:
-    if data.X.dim() != 3:
-        raise InvalidInputError(f"`X` must have shape (n_tables, n_rows, n_columns), got {tuple(data.X.shape)}.")
-    shape = tuple(data.X.shape[:2])
-    for name in ("y", "group", "weight", "match"):
-        value = getattr(data, name)
-        if value is not None and (tuple(value.shape[:2]) != shape or value.dim() != 2 + (name == "match")):
-            expected = f"{shape}" if name != "match" else f"({shape[0]}, {shape[1]}, n_groups - 1)"
-            raise InvalidInputError(f"`{name}` must have shape {expected}, got {tuple(value.shape)}.")
-    if not data.X.isfinite().all():
-        raise InvalidInputError("`X` must be finite; fill padding rows with 0.")
-    if not ((data.y == 0) | (data.y == 1)).all():
-        raise InvalidInputError(f"`y` must be 0 or 1, got {sorted(set(data.y.flatten().tolist()))[:5]}.")
-    if int(data.group.min()) < 0:
-        raise InvalidInputError(f"`group` must contain codes 0..G-1, got {int(data.group.min())}.")
-    if data.weight is not None and not (data.weight.isfinite() & (data.weight >= 0)).all():
-        raise InvalidInputError("`weight` must be finite and not negative.")
+    fits = [isinstance(size, str) or n == size for n, size in zip(tensor.shape, expected, strict=False)]
+    if tensor.dim() != len(expected) or not all(fits):
+        shown = ", ".join(map(str, expected))
+        raise InvalidInputError(f"`{name}` must have shape ({shown}), got {tuple(tensor.shape)}.")

@@ -95,12 +95,15 @@ class ExcessJudge:
 
     def _compared(self, table: int, epoch: int) -> _Compared:
         n = int(self._data.n_rows[table])
+        if table in self._whole:
+            return self._whole[table]
+        rows = torch.arange(n)
         if n > _MOST_JUDGED:
-            rows = np.random.default_rng([epoch, table]).choice(n, _MOST_JUDGED, replace=False)
-            return _Compared.trained_on(self._data, table, torch.from_numpy(rows), self._device)
-        if table not in self._whole:
-            self._whole[table] = _Compared.trained_on(self._data, table, torch.arange(n), self._device)
-        return self._whole[table]
+            rows = torch.from_numpy(np.random.default_rng([epoch, table]).choice(n, _MOST_JUDGED, replace=False))
+        compared = _Compared.of(self._data, self._data, table, rows, self._settings, self._device)
+        if n <= _MOST_JUDGED:
+            self._whole[table] = compared
+        return compared
 
 
 def _networks_of(
@@ -130,7 +133,8 @@ def _evaluate_table(
         "positive_rate": ((score >= 0.5) * weight).sum(1) / weight.sum(1),
     }
     if any(settings.of_member("cec_weight")):
-        metrics["cec"] = _Compared.held_out(data, settings, table, device).term(net, settings)
+        everyone = torch.arange(held_out.X.shape[1])
+        metrics["cec"] = _Compared.of(held_out, data, table, everyone, settings, device).term(net, settings)
     arrays = {name: value.double().cpu().numpy() for name, value in metrics.items()}
     y_one, weight_one = y[0].cpu().numpy(), weight[0].cpu().numpy()
     arrays["auc"] = np.array([auc(y_one, row, weight_one) for row in logits.double().cpu().numpy()])
@@ -162,44 +166,40 @@ class _Compared:
     join: Tensor | None
 
     @classmethod
-    def held_out(cls, data: TrainingData, settings: TrainingSettings, table: int, device: torch.device) -> _Compared:
-        """People of the validation table, with their matches or their nearest triples."""
-        people = data.validation
-        assert people is not None
-        inputs = torch.cat((data.X[table], people.X[table]))
-        person = torch.arange(data.X.shape[1], len(inputs))
-        cell = people.y[table] * data.n_groups + people.group[table]
-        weight = people.weights[table]
+    def of(
+        cls,
+        people: TrainingData | ValidationData,
+        data: TrainingData,
+        table: int,
+        rows: Tensor,
+        settings: TrainingSettings,
+        device: torch.device,
+    ) -> _Compared:
+        """Rows of a table of people with their matches, or with their triples: all in training, else the nearest."""
+        is_trained = people is data
+        inputs = data.X[table] if is_trained else torch.cat((data.X[table], people.X[table]))
+        person = rows if is_trained else rows + data.X.shape[1]
+        cell = (people.y[table] * data.n_groups + people.group[table])[rows]
+        weight = people.weights[table][rows]
         if settings.uses_placebo:
             assert people.triples is not None
-            nearest = people.triples[table, :, :, 0]  # (n, M, 2)
-            share = _balanced(people, table).t()
-            partner = torch.cat((nearest[..., 0].t(), nearest[..., 1].t()))
-            pair_weight = torch.cat((share, -share)) * weight
+            one = slice(table, table + 1)
+            is_compared = people.triples[one, :, :, 0, 0] >= 0
+            share = balanced_weights(people.y[one], people.group[one], people.weights[one], is_compared)[0, rows]
+            triples = people.triples[table, rows, :, : None if is_trained else 1]  # (n, M, C, 2)
+            is_there = triples[..., 0] >= 0
+            each = (share * weight.unsqueeze(-1)).unsqueeze(-1) * is_there
+            each = (each / is_there.sum(-1, keepdim=True).clamp_min(1)).flatten(1).t()
+            partner = triples.flatten(1, 2).movedim(0, 1)  # (M * C, n, 2)
+            partner, pair_weight = torch.cat((partner[..., 0], partner[..., 1])), torch.cat((each, -each))
         else:
-            partner = people.match[table].t()
+            partner = people.match[table][rows].t()
             pair_weight = (partner >= 0) * weight
-        return cls(inputs, person, cell, partner, pair_weight, _baselines(data, table, device), data.join)
-
-    @classmethod
-    def trained_on(cls, data: TrainingData, table: int, person: Tensor, device: torch.device) -> _Compared:
-        """People of the training table, with all of their triples."""
-        assert data.triples is not None
-        triples = data.triples[table][person]  # (n, M, C, 2)
-        is_there = triples[..., 0] >= 0
-        share = _balanced(data, table)[person]
-        each = (share * data.weights[table][person].unsqueeze(-1)).unsqueeze(-1) * is_there
-        each = (each / is_there.sum(-1, keepdim=True).clamp_min(1)).flatten(1).t()
-        partner = triples.flatten(1, 2).movedim(0, 1)  # (M * C, n, 2)
-        return cls(
-            data.X[table],
-            person,
-            (data.y[table] * data.n_groups + data.group[table])[person],
-            torch.cat((partner[..., 0], partner[..., 1])),
-            torch.cat((each, -each)),
-            _baselines(data, table, device),
-            data.join,
-        )
+        baselines = data.baselines[table].flatten(0, 1).to(device)
+        n = int(data.n_rows[table])
+        sizes = (data.y[table, :n] * data.n_groups + data.group[table, :n]).bincount(minlength=len(baselines))
+        known = CellBaselines(baselines, (sizes * baselines.isfinite().all(-1).cpu()).numpy())
+        return cls(inputs, person, cell, partner, pair_weight, known, data.join)
 
     def term(self, net: FeedForward, settings: TrainingSettings) -> Tensor:
         """Weighted mean of squared scores, of shape (K,)."""
@@ -216,22 +216,6 @@ class _Compared:
         squares = _squares(attribution.offset[place].unsqueeze(0), attribution.gradients[:, place], settings, join)
         total = pair_weight.clamp_min(0).sum()
         return (squares * pair_weight).sum((1, 2)) / total.masked_fill(total == 0, 1)
-
-
-def _baselines(data: TrainingData, table: int, device: torch.device) -> CellBaselines:
-    rows = data.baselines[table].flatten(0, 1).to(device)
-    n = int(data.n_rows[table])
-    cells = data.y[table, :n] * data.n_groups + data.group[table, :n]
-    sizes = cells.bincount(minlength=len(rows)) * rows.isfinite().all(-1).cpu()
-    return CellBaselines(rows, sizes.numpy())
-
-
-def _balanced(people: TrainingData | ValidationData, table: int) -> Tensor:
-    """Weights of a table's triples, of shape (n, M)."""
-    assert people.triples is not None
-    one = slice(table, table + 1)
-    is_compared = people.triples[one, :, :, 0, 0] >= 0
-    return balanced_weights(people.y[one], people.group[one], people.weights[one], is_compared)[0]
 
 
 def _squares(offset: Tensor, gradients: Tensor, settings: TrainingSettings, join: Tensor | None) -> Tensor:

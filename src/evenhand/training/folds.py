@@ -1,4 +1,4 @@
-"""Folds as plain arrays: encoded people, and their matches, triples and baselines in the training fold."""
+"""Folds as plain arrays: encoded people, and their matches and baselines in the training fold."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from torch import Tensor
 from evenhand.arrays import Ints, Keys
 from evenhand.attribution import label_group_baselines
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import MatchingSpace, MatchReference
-from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
-from evenhand.training import TrainingData, training_triples
+from evenhand.matching import MatchReference
+from evenhand.training.data import TrainingData
 
 Singles = NDArray[np.float32]
 
@@ -71,30 +70,6 @@ class Fold:
         return person.astype(np.int64), self.match_test[person, column]
 
 
-@dataclass(frozen=True, eq=False)
-class ComparedFold:
-    """A fold with the placebo triples of its people.
-
-    Attributes
-    ----------
-    fold
-        People and matches.
-    triples
-        Triples of the training people among themselves, as `training_triples` returns them; None if no candidate
-        trains on them.
-    test_pairs
-        Triples of the test people with the training fold.
-    points_train, points_test
-        Standardized finances, of shape (n, k).
-    """
-
-    fold: Fold
-    triples: Ints | None
-    test_pairs: PlaceboPairs
-    points_train: NDArray[np.float64]
-    points_test: NDArray[np.float64]
-
-
 def match_fold(
     x: Singles,
     F: pd.DataFrame,
@@ -140,25 +115,6 @@ def match_fold(
         baselines=label_group_baselines(x[train], y[train], group[train]),
         join=join,
     )
-
-
-def compare_fold(
-    fold: Fold,
-    F: pd.DataFrame,
-    *,
-    has_training_triples: bool,
-    max_distance: float | None = None,
-    random_state: int = 0,
-) -> ComparedFold:
-    """Find the placebo triples of a fold's people in its training part."""
-    space = MatchingSpace.fit(F.iloc[fold.train], missing="indicator")
-    pool = (space.transform(F.iloc[fold.train]), fold.y_train, fold.group_train)
-    asking = (space.transform(F.iloc[fold.test]), fold.y_test, fold.group_test)
-    triples = None
-    if has_training_triples:
-        triples = training_triples(*pool, fold.n_groups, max_distance=max_distance, random_state=random_state)
-    pairs = placebo_pairs(*asking, pool, max_distance=max_distance, random_state=random_state)
-    return ComparedFold(fold, triples, pairs, pool[0], asking[0])
 
 
 def stack_tables(folds: Sequence[Fold], triples: Sequence[Ints] | None = None) -> TrainingData:

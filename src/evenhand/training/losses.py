@@ -47,7 +47,7 @@ from evenhand.attribution.explanation import Method
 from evenhand.attribution.feed_forward import FeedForward
 from evenhand.attribution.gradients import attribute
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
+from evenhand.matching.placebos import placebo_pairs
 from evenhand.metrics.cec import squared_cec
 from evenhand.training.settings import Procedure
 
@@ -360,14 +360,9 @@ def training_triples(
         max_distance=max_distance,
         random_state=random_state,
     )
-    return triple_rows(pairs, np.asarray(groups, dtype=np.int64), n_groups, n_triples)
-
-
-def triple_rows(pairs: PlaceboPairs, groups: NDArray[np.int64], n_groups: int, n_triples: int) -> NDArray[np.int64]:
-    """Triples by person; see `training_triples`."""
-    rows = np.full((len(groups), n_groups - 1, n_triples, 2), -1, dtype=np.int64)
-    own = groups[pairs.person]
-    column = pairs.other_group - (pairs.other_group > own)
+    own = np.asarray(groups, dtype=np.int64)
+    rows = np.full((len(own), n_groups - 1, n_triples, 2), -1, dtype=np.int64)
+    column = pairs.other_group - (pairs.other_group > own[pairs.person])
     rows[pairs.person, column, pairs.rank - 1] = np.column_stack([pairs.other, pairs.own])
     return rows
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from importlib.resources import files
 from pathlib import Path
-from typing import Any, TypeVar, get_args
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 from evenhand.exceptions import ModelFileError, first_line
-from evenhand.inputs.encoding import Encoding, TableEncoder
+from evenhand.inputs.encoding import TableEncoder
 from evenhand.report.schema import first_fault
 from evenhand.system import __version__
 from evenhand.system.files import write_atomically
@@ -47,7 +48,6 @@ FILE_NAME = "model.safetensors"
 _FORMAT = "evenhand.classifier"
 _VERSION = 1
 
-_TEXTS = {"type": "array", "items": {"type": "string"}}
 # Whole numbers of a fitted classifier, by their name in the file.
 _COUNTS = {
     "n_features": "n_features_in_",
@@ -55,42 +55,6 @@ _COUNTS = {
     "best_epoch": "best_epoch_",
     "n_unmatched": "n_unmatched_",
 }
-_COLUMN: dict[str, Any] = {
-    "type": "object",
-    "required": ["kind", "name", "mean", "scale"],
-    "properties": {
-        "kind": {"enum": ["number", "category"]},
-        "name": {"type": "string"},
-        "mean": {"type": "number"},
-        "scale": {"type": "number", "minimum": 1e-300},
-        "flags_missing": {"type": "boolean"},
-        "categories": _TEXTS,
-        "encoding": {"enum": list(get_args(Encoding))},
-    },
-}
-_CONTENT: dict[str, Any] = {
-    "type": "object",
-    "required": ["parameters", "classes", "encoder", "widths", "dropout", "feature_names", "n_features", "group_names"],
-    "properties": {
-        "parameters": {"type": "object"},
-        "classes": {"type": "array", "minItems": 2, "maxItems": 2, "items": {"type": ["string", "number", "boolean"]}},
-        "encoder": {
-            "type": "object",
-            "required": ["columns", "encoding"],
-            "properties": {
-                "columns": {"type": "array", "minItems": 1, "items": _COLUMN},
-                "encoding": {"enum": list(get_args(Encoding))},
-            },
-        },
-        "widths": {"type": "array", "minItems": 2, "items": {"type": "integer", "minimum": 1, "maximum": 2**31}},
-        "dropout": {"type": "number", "minimum": 0, "maximum": 1},
-        "feature_names": {"type": ["array", "null"], "items": {"type": "string"}},
-        "group_names": _TEXTS,
-        **{name: {"type": "integer", "minimum": -1, "maximum": 2**53} for name in _COUNTS},
-    },
-}
-
-
 Classifier = TypeVar("Classifier")
 
 
@@ -180,7 +144,8 @@ def _rebuilt(data: dict[str, Any], tensors: dict[str, Tensor], kind: type[Classi
 
 def _check_parts(data: Any, tensors: dict[str, Tensor]) -> None:
     """Refuse metadata and weights that do not belong to a model, before building one."""
-    fault = first_fault(data, _CONTENT)
+    schema = (files("evenhand.training") / "model.schema.json").read_text(encoding="utf-8")
+    fault = first_fault(data, json.loads(schema))
     if fault:
         raise ValueError(fault)
     weights = [tensor for name, tensor in tensors.items() if not name.startswith("history.")]

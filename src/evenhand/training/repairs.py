@@ -293,18 +293,7 @@ def _score_gaps(model: AuditedModel, people: _People, pairs: Pairs, reference: i
     leaves = Leaves.of(points, people.labels, keys, n)
     leaf = leaves.leaf(points, people.labels)
     moved = np.where(people.is_financial, people.features[leaves.row[leaf]], people.features)
-    nothing = np.zeros(n, dtype=np.int64)
-    in_leaves = LeafPeople(
-        leaf=leaf,
-        group=people.groups,
-        label=people.labels,
-        person=keys,
-        weight=np.ones(n),
-        bucket=nothing,
-        finances=leaves.scale.transform(points),
-        values=np.zeros((n, 0), dtype=np.float32),
-        by={},
-    )
+    in_leaves = LeafPeople.alike(leaf, people.groups, people.labels, leaves.scale.transform(points))
     controls, score = FinanceControls.of(in_leaves.finances), _margin(model, moved)
     gaps = np.zeros(1 + int(people.groups.max()))
     for group in np.delete(np.arange(len(gaps)), reference).tolist():

@@ -14,6 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.nn.utils import parameters_to_vector
 
 from evenhand.arrays import Floats, Ints
 from evenhand.attribution import Attribution, attribute
@@ -325,7 +326,9 @@ class AdversarialDebiasing(NetworkMethod):
                 against = functional.cross_entropy(adversary(logits, labels), groups)
                 gradients = torch.autograd.grad(against, [*parameters, *adversary.parameters()])
                 alpha = self.strength * math.sqrt(epoch + 1)
-                update = adversarial_update(_flat(own), _flat(gradients[: len(parameters)]), alpha)
+                update = adversarial_update(
+                    parameters_to_vector(own), parameters_to_vector(gradients[: len(parameters)]), alpha
+                )
                 sizes = [parameter.numel() for parameter in parameters]
                 for parameter, gradient in zip(parameters, update.split(sizes), strict=True):
                     parameter.grad = gradient.view_as(parameter)
@@ -367,12 +370,8 @@ def adversarial_update(own: Tensor, against: Tensor, alpha: float) -> Tensor:
     return result
 
 
-def _flat(gradients: tuple[Tensor, ...]) -> Tensor:
-    return torch.cat([gradient.flatten() for gradient in gradients])
-
-
-class CEC:
-    """`CECClassifier` behind the methods' protocol, with the paper's integration by default.
+class CEC(NetworkMethod):
+    """`CECClassifier` as a method, with the paper's integration by default.
 
     There is no warning about a constant model here: the comparison reports every method's positive rate.
 
@@ -398,7 +397,7 @@ class CEC:
         n_steps: int = 32,
         integration: TrainingMethod = "midpoint",
     ) -> None:
-        settings = NetworkSettings() if settings is None else settings
+        super().__init__(settings)
         self.classifier = CECClassifier(
             financial_features=financial_features,
             objective="cec",
@@ -407,24 +406,16 @@ class CEC:
             equalized_odds_weight=equalized_odds_weight,
             n_steps=n_steps,
             method=integration,
-            **vars(settings),
+            **vars(self.settings),
         )
 
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any) -> Self:
         """Match, and train the network on the three terms."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", EvenhandWarning)
-            self.classifier.fit(X, y, sensitive_features=sensitive_features)
+            fitted = self.classifier.fit(X, y, sensitive_features=sensitive_features)
+        self.encoder_, self.network_, self.group_names_ = fitted.encoder_, fitted.network_, fitted.group_names_
         return self
 
-    def predict(self, X: Any, sensitive_features: Any = None) -> NDArray[np.int64]:
-        """Decisions 0 or 1, of shape (n,)."""
-        return (self.classifier.decision_function(X) >= 0).astype(np.int64)
-
-    def predict_proba(self, X: Any, sensitive_features: Any = None) -> NDArray[np.float64]:
-        """Probabilities of the labels 0 and 1, of shape (n, 2)."""
-        return self.classifier.predict_proba(X)
-
-    def audited_model(self) -> AuditedModel:
-        """The network's logit over the encoded table."""
-        return self.classifier.audited_model()
+    def _logits(self, X: Any, sensitive_features: Any) -> Floats:
+        return self.classifier.decision_function(X)

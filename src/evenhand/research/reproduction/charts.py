@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from evenhand.research.reproduction.tables import (
     by_variant,
     dataset_name,
     method_name,
+    spread,
 )
 
 HEATMAP_METRICS = ("cec", "regime_b", "regime_a", "f1", "eo", "pfr")
@@ -187,8 +187,7 @@ def _configured(chart: Any) -> Any:
 
 def _mean_std(rows: Sequence[ResultRow], metric: str) -> tuple[float, float]:
     values = np.asarray([row.metrics[metric] for row in rows], dtype=np.float64)
-    std = float(values.std(ddof=1)) if len(values) > 1 else 0.0
-    return float(values.mean()), std if math.isfinite(std) else 0.0
+    return float(values.mean()), float(np.nan_to_num(spread(values)))
 
 
 def _places(names: Sequence[str]) -> list[int]:

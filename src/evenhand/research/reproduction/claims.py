@@ -16,15 +16,14 @@ import numpy as np
 from evenhand.arrays import Floats
 from evenhand.research.reproduction.protocol import GRID_WEIGHTS, ProtocolSettings, ResultRow, ablation_weights
 from evenhand.research.reproduction.tables import (
-    METHOD_NAMES,
-    METRIC_NAMES,
     PaperTable,
     by_method,
     by_variant,
     dataset_name,
-    method_name,
     paper_value,
     settings_notes,
+    spread,
+    wide_table,
 )
 
 NOISE = 2.0
@@ -58,14 +57,14 @@ class Difference:
     relation: str = "="
 
     @classmethod
-    def of(cls, values: Floats, paper: float, spread: float = math.nan, n_paper: int | None = None) -> Difference:
+    def of(cls, values: Floats, paper: float, printed: float = math.nan, n_paper: int | None = None) -> Difference:
         """From our values, one for each fold, and the mean and spread that the paper prints.
 
         Parameters
         ----------
         values
             Ours.
-        paper, spread
+        paper, printed
             The paper's mean and standard deviation; NaN to take our own spread.
         n_paper
             Number of folds of the paper's mean; None for as many as ours.
@@ -77,8 +76,8 @@ class Difference:
         >>> round(found.errors, 2), found.verdict
         (1.22, 'agrees')
         """
-        own = _spread(values)
-        theirs = spread if math.isfinite(spread) else own
+        own = spread(values)
+        theirs = printed if math.isfinite(printed) else own
         error = math.sqrt(own**2 / len(values) + theirs**2 / (n_paper or len(values)))
         return cls(float(values.mean()), paper, error)
 
@@ -102,18 +101,22 @@ class Difference:
             return "differs"
         return "agrees" if NOISE * self.error <= abs(self.paper) / 2 else "cannot be decided"
 
+    def record(self, dataset: str, **more: float) -> dict[str, Any]:
+        """What a table says about it; numbers on data that the paper does not describe cannot be decided."""
+        verdict = "cannot be decided" if dataset == _OTHER_DATA and self.relation == "=" else self.verdict
+        return {"ours": self.ours, "paper": self.paper, "errors": self.errors, **more, "verdict": verdict}
+
 
 class Results:
     """Metrics of one setting by dataset and method, variant or lambda of CEC: one value for each fold."""
 
     def __init__(self, rows: Sequence[ResultRow], settings: ProtocolSettings) -> None:
-        self.rows = {**by_variant(rows, settings), **by_method(rows, settings)}
         grid: dict[tuple[str, str], list[ResultRow]] = {}
         for row in rows:
             if row.cec_weight in GRID_WEIGHTS and row.equalized_odds_weight in GRID_WEIGHTS:
                 grid.setdefault((row.dataset, f"lambda {row.cec_weight:g}"), []).append(row)
         is_whole = len(grid) >= len(GRID_WEIGHTS)  # with fewer, the only lambdas are those of the comparison
-        self.rows |= grid if is_whole else {}
+        self.rows = {**by_variant(rows, settings), **by_method(rows, settings), **(grid if is_whole else {})}
 
     def of(self, dataset: str, method: str, metric: str, folds: Iterable[int] | None = None) -> Floats:
         """Values of a metric, one for each fold; for a lambda of CEC, means over those of equalized odds."""
@@ -138,7 +141,7 @@ class Results:
         if others:
             values = values - max(theirs, key=lambda v: float(sign * v.mean()))
         if relation != "=":
-            error = _spread(values) / math.sqrt(len(values))
+            error = spread(values) / math.sqrt(len(values))
             return Difference(float(values.mean()), float(claim["paper"] or 0), error, relation)
         if claim["paper"]:
             return Difference.of(values, float(claim["paper"]), n_paper=1 if methods[0] in _VARIANTS else None)
@@ -167,11 +170,8 @@ def table_claims(rows: Sequence[ResultRow], settings: ProtocolSettings) -> Paper
     records: list[dict[str, Any]] = []
     for claim in csv.DictReader(io.StringIO(text)):
         if (found := results.difference(claim)) is not None:
-            is_other = claim["dataset"] == _OTHER_DATA and found.relation == "="
-            verdict = "cannot be decided" if is_other else found.verdict
-            numbers = {"ours": found.ours, "paper": found.paper, "errors": found.errors}
             shown = math.nan if claim["paper"] else _printed(claim)
-            records.append({**claim, **numbers, "printed": shown, "verdict": verdict})
+            records.append({**claim, **found.record(claim["dataset"], printed=shown)})
     body, before = [], None
     for record in records:
         said = (record["where"], record["claim"])
@@ -209,32 +209,17 @@ def table_differences(rows: Sequence[ResultRow], settings: ProtocolSettings) -> 
     for dataset, method in results.rows:
         for metric in _METRICS:
             table = "ablation" if method in _VARIANTS else "main"
-            paper, spread = paper_value(table, dataset, method, metric)
+            paper, printed = paper_value(table, dataset, method, metric)
             if math.isfinite(paper):
                 values = results.of(dataset, method, metric)
-                found = Difference.of(values, paper, spread, 1 if method in _VARIANTS else None)
-                verdict = "cannot be decided" if dataset == _OTHER_DATA else found.verdict
-                numbers = {"ours": found.ours, "paper": paper, "errors": found.errors}
-                records.append({"dataset": dataset, "method": method, "metric": metric, **numbers, "verdict": verdict})
-    columns = sorted({record["method"] for record in records}, key=list(METHOD_NAMES).index)
+                found = Difference.of(values, paper, printed, 1 if method in _VARIANTS else None)
+                cell = {"dataset": dataset, "method": method, "metric": metric}
+                records.append({**cell, **found.record(dataset)})
     marks = {"agrees": "{}", "differs": "**{}**", "cannot be decided": "({})"}
     text = {(r["dataset"], r["metric"], r["method"]): marks[r["verdict"]].format(_errors(r["errors"])) for r in records}
-    return PaperTable(
-        "table_differences",
-        "Ours minus the paper's, in standard errors",
-        ("Dataset", "Metric", *map(method_name, columns)),
-        tuple(
-            (dataset_name(dataset), METRIC_NAMES[metric], *(text.get((dataset, metric, m), "") for m in columns))
-            for dataset in dict.fromkeys(record["dataset"] for record in records)
-            for metric in _METRICS
-        ),
-        tuple(records),
-        ("Bold differs, in parentheses cannot be decided, and the rest agrees.", *settings_notes(settings)),
-    )
-
-
-def _spread(values: Floats) -> float:
-    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
+    note = "Bold differs, in parentheses cannot be decided, and the rest agrees."
+    title = "Ours minus the paper's, in standard errors"
+    return wide_table("table_differences", title, _METRICS, text, records, [note, *settings_notes(settings)])
 
 
 def _number(value: float, is_change: object) -> str:

@@ -310,22 +310,11 @@ class ResultStore:
     def _write(self, line: str) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("ab+") as file:
-            _cut_to_last_line_break(file)
+            file.seek(0)
+            file.truncate(file.read().rfind(b"\n") + 1)  # what follows the last line break was cut off
             file.write(line.encode() + b"\n")
             file.flush()
             os.fsync(file.fileno())
-
-
-def _cut_to_last_line_break(file: Any) -> None:
-    size = file.seek(0, os.SEEK_END)
-    if size == 0:
-        return
-    file.seek(-1, os.SEEK_END)
-    if file.read(1) == b"\n":
-        return
-    file.seek(0)
-    file.truncate(file.read().rfind(b"\n") + 1)
-    file.seek(0, os.SEEK_END)
 
 
 @dataclass(frozen=True, eq=False)

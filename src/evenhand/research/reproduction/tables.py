@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
@@ -13,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from evenhand.arrays import Floats
 from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ablation_weights
 from evenhand.system.files import write_text
 
@@ -80,14 +80,8 @@ class PaperTable:
 
     def to_csv(self) -> str:
         """The numbers, in long form; empty if there are none."""
-        text = io.StringIO()
-        columns = list(self.records[0]) if self.records else list(self.header)
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        for record in self.records:
-            texts = {k: f"{v:.6g}" if math.isfinite(v) else "" for k, v in record.items() if isinstance(v, float)}
-            writer.writerow({**record, **texts})
-        return text.getvalue()
+        table = pd.DataFrame(self.records, columns=None if self.records else self.header)
+        return table.replace([np.inf, -np.inf], np.nan).to_csv(index=False, float_format="%.6g", lineterminator="\n")
 
     def to_markdown(self) -> str:
         """A pipe table with its title and notes."""
@@ -147,38 +141,31 @@ def table_ablation(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Pap
 def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
     """The number of folds on which no other method is strictly better in F1, EO gap and CEC at once."""
     cells = by_method(rows, settings)
-    datasets, methods = _datasets(cells), _methods(cells)
-    counts: dict[tuple[str, str], tuple[int, int]] = {}
+    datasets = list(dict.fromkeys(dataset for dataset, _ in cells))
+    records: dict[tuple[str, str], dict[str, Any]] = {}
     for dataset in datasets:
-        present = {
-            method: {r.fold: r for r in cells[dataset, method]} for method in methods if (dataset, method) in cells
-        }
-        shared = sorted(set.intersection(*(set(found) for found in present.values())))
-        winners = [non_dominated({method: found[fold].metrics for method, found in present.items()}) for fold in shared]
+        present = {m: {r.fold: r.metrics for r in found} for (of, m), found in cells.items() if of == dataset}
+        shared = set.intersection(*map(set, present.values()))
+        winners = [non_dominated({method: of_fold[fold] for method, of_fold in present.items()}) for fold in shared]
         for method in present:
-            counts[dataset, method] = (sum(method in names for names in winners), len(shared))
-    records = [
-        {
-            "dataset": dataset,
-            "method": method,
-            "non_dominated": count,
-            "n_folds": n_folds,
-            "paper": paper_value("pareto", dataset, method, "non_dominated")[0],
-        }
-        for (dataset, method), (count, n_folds) in counts.items()
-    ]
+            records[dataset, method] = {
+                "dataset": dataset,
+                "method": method,
+                "non_dominated": sum(method in names for names in winners),
+                "n_folds": len(shared),
+                "paper": paper_value("pareto", dataset, method, "non_dominated")[0],
+            }
     body = []
-    for method in methods:
-        cells_of = [counts.get((dataset, method)) for dataset in datasets]
-        texts = [_pareto_cell(dataset, method, cell) for dataset, cell in zip(datasets, cells_of, strict=True)]
-        total = [cell for cell in cells_of if cell is not None]
-        body.append((method_name(method), *texts, f"{sum(c for c, _ in total)}/{sum(n for _, n in total)}"))
+    for method in in_paper_order(method for _, method in cells):
+        own = [records.get((dataset, method)) for dataset in datasets]
+        total, n_folds = (sum(record[key] for record in own if record) for key in ("non_dominated", "n_folds"))
+        body.append((method_name(method), *map(_pareto_cell, own), f"{total}/{n_folds}"))
     return PaperTable(
         "table_pareto",
         "Folds on which a method is not dominated in (F1, EO gap, CEC)",
         ("Method", *map(dataset_name, datasets), "Total"),
         tuple(body),
-        tuple(records),
+        tuple(records.values()),
         (
             "Dominated: another method is strictly better in all three. In parentheses the paper's count of 5.",
             *settings_notes(settings),
@@ -215,14 +202,9 @@ def paper_value(table: str, dataset: str, method: str, metric: str) -> tuple[flo
 
 @lru_cache(maxsize=1)
 def _paper_values() -> dict[tuple[str, str, str, str], tuple[float, float]]:
-    text = (files("evenhand.research.reproduction") / "paper_values.csv").read_text(encoding="utf-8")
-    return {
-        (row["table"], row["dataset"], row["method"], row["metric"]): (
-            float(row["mean"]),
-            float(row["std"]) if row["std"] else math.nan,
-        )
-        for row in csv.DictReader(io.StringIO(text))
-    }
+    with (files("evenhand.research.reproduction") / "paper_values.csv").open(encoding="utf-8") as file:
+        table = pd.read_csv(file).set_index(["table", "dataset", "method", "metric"])
+    return dict(zip(table.index, table.itertuples(index=False, name=None), strict=True))
 
 
 def _metrics_table(
@@ -233,17 +215,12 @@ def _metrics_table(
     metrics: Sequence[str],
     settings: ProtocolSettings,
 ) -> PaperTable:
-    datasets, methods = _datasets(cells), _methods(cells)
-    records = []
-    text: dict[tuple[str, str, str], str] = {}
-    constant = []
+    records, text, constant = [], {}, []
     for (dataset, method), found in cells.items():
         for metric in metrics:
             values = np.asarray([row.metrics[metric] for row in found])
-            mean = float(values.mean())
-            std = float(values.std(ddof=1)) if len(values) > 1 else math.nan
+            mean, std = float(values.mean()), spread(values)
             paper, paper_std = paper_value(printed, dataset, method, metric)
-            difference = mean - paper
             records.append(
                 {
                     "dataset": dataset,
@@ -254,24 +231,42 @@ def _metrics_table(
                     "std": std,
                     "paper": paper,
                     "paper_std": paper_std,
-                    "difference": difference,
+                    "difference": mean - paper,
                 }
             )
-            beside = f" ({_number(paper)}, {_number(difference, '+')})" if math.isfinite(paper) else ""
-            text[dataset, method, metric] = f"{_number(mean)} ± {_number(std)}{beside}"
+            beside = f" ({_number(paper)}, {_number(mean - paper, '+')})" if math.isfinite(paper) else ""
+            text[dataset, metric, method] = f"{_number(mean)} ± {_number(std)}{beside}"
         rate = float(np.mean([row.metrics["positive_rate"] for row in found]))
         if min(rate, 1 - rate) < _ALMOST_CONSTANT:
             constant.append(f"{method_name(method)} on {dataset_name(dataset)} ({rate:.1%} favorable)")
-    body = tuple(
-        (dataset_name(dataset), METRIC_NAMES[metric], *(text.get((dataset, method, metric), "") for method in methods))
-        for dataset in datasets
-        for metric in metrics
-    )
     notes = ["Mean ± standard deviation over folds; in parentheses the paper's mean, and ours minus the paper's."]
     if constant:
         notes.append(f"Decisions are (almost) constant, so small gaps follow from that alone: {'; '.join(constant)}.")
-    header = ("Dataset", "Metric", *(method_name(method) for method in methods))
-    return PaperTable(name, title, header, body, tuple(records), (*notes, *settings_notes(settings)))
+    return wide_table(name, title, metrics, text, records, [*notes, *settings_notes(settings)])
+
+
+def wide_table(
+    name: str,
+    title: str,
+    metrics: Sequence[str],
+    text: Mapping[tuple[str, str, str], str],
+    records: Sequence[dict[str, Any]],
+    notes: Sequence[str],
+) -> PaperTable:
+    """A line for each dataset and metric and a column for each method, from cells by all three."""
+    methods = in_paper_order(method for _, _, method in text)
+    body = (
+        (dataset_name(dataset), METRIC_NAMES[metric], *(text.get((dataset, metric, method), "") for method in methods))
+        for dataset in dict.fromkeys(dataset for dataset, _, _ in text)
+        for metric in metrics
+    )
+    header = ("Dataset", "Metric", *map(method_name, methods))
+    return PaperTable(name, title, header, tuple(body), tuple(records), tuple(notes))
+
+
+def spread(values: Floats) -> float:
+    """Standard deviation over folds; NaN for one fold."""
+    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
 
 
 def settings_notes(settings: ProtocolSettings) -> list[str]:
@@ -286,18 +281,15 @@ def _in_order(named: Iterable[tuple[str, str, ResultRow]]) -> dict[tuple[str, st
     cells: dict[tuple[str, str], list[ResultRow]] = {}
     for dataset, method, row in named:
         cells.setdefault((dataset, method), []).append(row)
-    order = [(dataset, method) for dataset in _datasets(cells) for method in _methods(cells)]
+    datasets, methods = (dict.fromkeys(key[k] for key in cells) for k in (0, 1))
+    order = [(dataset, method) for dataset in datasets for method in in_paper_order(methods)]
     return {key: sorted(cells[key], key=lambda row: row.fold) for key in order if key in cells}
 
 
-def _datasets(cells: Iterable[tuple[str, str]]) -> list[str]:
-    return list(dict.fromkeys(dataset for dataset, _ in cells))
-
-
-def _methods(cells: Iterable[tuple[str, str]]) -> list[str]:
-    known = list(METHOD_NAMES)
-    names = dict.fromkeys(method for _, method in cells)
-    return sorted(names, key=lambda name: known.index(name) if name in known else len(known))
+def in_paper_order(methods: Iterable[str]) -> list[str]:
+    """Each method once, those of the paper first."""
+    own = dict.fromkeys(methods)
+    return [name for name in {**METHOD_NAMES, **own} if name in own]
 
 
 def dataset_name(dataset: str) -> str:
@@ -310,11 +302,11 @@ def method_name(method: str) -> str:
     return METHOD_NAMES.get(method, method)
 
 
-def _pareto_cell(dataset: str, method: str, cell: tuple[int, int] | None) -> str:
-    if cell is None:
+def _pareto_cell(record: Mapping[str, Any] | None) -> str:
+    if record is None:
         return ""
-    paper = paper_value("pareto", dataset, method, "non_dominated")[0]
-    return f"{cell[0]}/{cell[1]}" + (f" ({paper:.0f})" if math.isfinite(paper) else "")
+    paper = f" ({record['paper']:.0f})" if math.isfinite(record["paper"]) else ""
+    return f"{record['non_dominated']}/{record['n_folds']}{paper}"
 
 
 def _number(value: float, sign: str = "") -> str:

@@ -375,23 +375,15 @@ class Trainer:
         sums = {name: values.double().cpu().numpy() for name, values in totals.items()}
         uses_odds = any(self.settings.of_member("equalized_odds_weight"))
         uses_cec = any(self.settings.of_member("cec_weight"))
+        nothing = np.full(len(is_training), np.nan)
         with np.errstate(invalid="ignore", divide="ignore"):
             metrics = {
                 "bce": sums["bce"] / sums["weight"],
-                "equalized_odds": sums["equalized_odds"] / sums["n_steps"],
-                "cec": sums["cec"] / sums["pair_weight"],
-                "equalized_odds_left_out": sums["n_left_out"],
-                "unmatched": sums["n_unmatched"],
+                "equalized_odds": sums["equalized_odds"] / sums["n_steps"] if uses_odds else nothing,
+                "cec": sums["cec"] / sums["pair_weight"] if uses_cec else nothing,
+                "equalized_odds_left_out": sums["n_left_out"] if uses_odds else nothing,
+                "unmatched": sums["n_unmatched"] if uses_cec else nothing,
             }
-        unused = {
-            "equalized_odds": uses_odds,
-            "equalized_odds_left_out": uses_odds,
-            "cec": uses_cec,
-            "unmatched": uses_cec,
-        }
-        for name, is_used in unused.items():
-            if not is_used:
-                metrics[name] = np.full_like(metrics[name], np.nan)
         return {name: np.where(is_training, values, np.nan) for name, values in metrics.items()}
 
     def _check_finite(self, row: dict[str, np.ndarray], is_training: Tensor, epoch: int) -> None:
