@@ -116,7 +116,7 @@ def test_people_of_trees_seen_in_contexts_of_each_other_are_seen_as_one_by_one(t
     def gaps():
         seen = halved.see(x, case[2], pool, triples.person, triples.other, triples.own)
         parts = list(score_triples(halved, seen, x, pool, triples, np.array([True, True, False, False])))
-        assert [part[0].start for part in parts]== [0, 50, 100, 150]
+        assert [part[0].start for part in parts] == [0, 50, 100, 150]
         return joined(
             (
                 scores.pair.input_gap,
