@@ -112,7 +112,7 @@ def test_people_of_trees_seen_in_contexts_of_each_other_are_seen_as_one_by_one(t
     pool = x if is_pool else x.copy()
     case = (None, x, labels * 2 + groups, halved, triples)
     monkeypatch.setattr(scoring, "_BLOCK", (16, 16))
-    monkeypatch.setattr(scoring, "_STRETCH", 50)
+    monkeypatch.setattr(scoring, "_TOGETHER", 50)
 
     def gaps():
         seen = halved.see(x, case[2], pool, triples.person, triples.other, triples.own)

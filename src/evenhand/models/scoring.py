@@ -23,8 +23,8 @@ from evenhand.models.protocol import AuditedModel
 # Pairs or triples of all models that are scored at once: bounds memory.
 _BLOCK = (16_384, 262_144)  # on the processor, on a GPU
 
-# Triples whose people are evaluated in each other's contexts at once, if a context is shared by all of them.
-_STRETCH = 131_072
+# The same for a model that evaluates people together, and more of them in less time each.
+_TOGETHER = 65_536
 
 _ALL = slice(None)
 
@@ -225,20 +225,18 @@ def joined(blocks: Iterable[tuple[Array, ...]]) -> list[Array]:
 def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Array | None, Array | None]]]:
     """Blocks of triples, and what the inputs of match and placebo contribute in the context of the person, if known.
 
-    It is not known if that costs as much for one as for many; otherwise it is computed for many blocks at once.
+    It is not known if that costs as much for one as for many.
     """
     own, n = seen.person.attribution, len(seen.cells)
     if not (isinstance(own, SharesContexts) and own.shares_contexts):
         yield from ((block, (None, None)) for block in _blocks(n, own))
         return
-    for start in range(0, n, _STRETCH):
-        stretch = slice(start, min(start + _STRETCH, n))
-        inputs = np.concatenate([seen.match.position[stretch], seen.placebo.position[stretch]])
-        contexts = np.tile(seen.person.position[stretch], 2)
-        crossed = own.crossed(contexts, seen.match.attribution, inputs)
-        of_match, of_placebo = crossed[: stretch.stop - start], crossed[stretch.stop - start :]
-        for block in _blocks(stretch.stop - start, own):
-            yield slice(start + block.start, start + block.stop), (of_match[block], of_placebo[block])
+    for start in range(0, n, _TOGETHER):
+        block = slice(start, min(start + _TOGETHER, n))
+        inputs = np.concatenate([seen.match.position[block], seen.placebo.position[block]])
+        crossed = own.crossed(np.tile(seen.person.position[block], 2), seen.match.attribution, inputs)
+        half = block.stop - block.start
+        yield block, (crossed[:half], crossed[half:])
 
 
 def _gap(pair: PairScores, moved: Explanation, join: Array | None) -> Array:

@@ -215,12 +215,26 @@ def test_threads_and_blocks_change_nothing(rng, monkeypatch):
     trees = [random_tree(rng, 4, 5) for _ in range(5)]
     ensemble = ensemble_of(trees, 4)
     z, w, b = rng.integers(-1, 4, size=(3, 700, 4)).astype(float)
-    monkeypatch.setattr(grouped, "GROUP", 16)
+    monkeypatch.setattr(grouped, "GROUP", (16, 64))
     for context in (z, w):
         one, three = (contributions(ensemble, z, context, b, n_threads=n) for n in (1, 3))
         np.testing.assert_array_equal(one, three)
         np.testing.assert_array_equal(one[650:], contributions(ensemble, z[650:], context[650:], b[650:]))
     np.testing.assert_array_equal(ensemble.margin(z, n_threads=1), ensemble.margin(z, n_threads=2))
+
+
+def test_one_request_and_all_values_of_a_context_are_walked_to_the_same_digit(rng, monkeypatch):
+    ensemble = ensemble_of([random_tree(rng, 5, 6) for _ in range(20)], 5)
+    z, w, b = rng.integers(-1, 4, size=(3, 400, 5)).astype(float)
+    z[rng.random(z.shape) < 0.1] = np.nan
+    w[:, :2] = z[:, :2]
+    b = b[np.arange(400) % 3]
+    walks = []
+    for asked_often in (0, 2):
+        monkeypatch.setattr(grouped, "_ASKED_OFTEN", asked_often)
+        walks.append(contributions(ensemble, z, w, b))
+    np.testing.assert_array_equal(*walks)
+    assert walks[0].any()
 
 
 def test_one_baseline_row_serves_everyone_and_inputs_may_be_float32(rng):

@@ -362,6 +362,99 @@ def add_steps(
 
 
 @compiled_in_order
+def add_moved_values(
+    nodes: Records,
+    answers: Array,
+    roots: Array,
+    max_depth: Scalar,
+    shares: Array,
+    codes: Array,
+    base: Array,
+    inputs: Array,
+    out: Array,
+) -> None:
+    """Add to `out`, of shape (d, n), what the `inputs` of n people contribute in their contexts `codes`, in units.
+
+    The amounts are those of `add_steps`, for the one row of inputs that each context is asked about: people take a
+    branch that neither the context nor the baseline takes only if their input does. The path is that of `add_steps`.
+    """
+    d, n = codes.shape
+    who = np.arange(n).astype(np.int32)
+    waiting: Records = np.empty(7 * max_depth + 9, VISIT)
+    way = np.empty((max_depth + 1, 4), np.int64)
+    ends = np.empty(5, np.int64)
+    rows, last = np.full(d, EITHER | INPUT, np.int64), np.full(d, -1, np.int64)
+    for tree in range(roots.shape[0]):
+        n_waiting, length, n_w, n_b, lone = wait(waiting, 0, roots[tree], 0, n, 0, -1, 0), 0, 0, 0, np.int64(-1)
+        while n_waiting:
+            n_waiting -= 1
+            visit = waiting[n_waiting]
+            node, start, end = np.int64(visit.node), np.int64(visit.start), np.int64(visit.end)
+            while length > visit.length:
+                length -= 1
+                feature, before = way[length, FEATURE], way[length, ROWS]
+                n_w += (before & EITHER == CONTEXT) - (rows[feature] & EITHER == CONTEXT)
+                n_b += (before & EITHER == BASELINE) - (rows[feature] & EITHER == BASELINE)
+                lone = np.int64(-1) if before & EITHER and not rows[feature] & EITHER else lone
+                rows[feature], last[feature] = before, way[length, LAST]
+            if visit.feature >= 0:
+                feature, now = np.int64(visit.feature), np.int64(visit.rows)
+                way[length, NODE], way[length, FEATURE] = node, feature
+                way[length, ROWS], way[length, LAST] = rows[feature], last[feature]
+                n_w += (now & EITHER == CONTEXT) - (rows[feature] & EITHER == CONTEXT)
+                n_b += (now & EITHER == BASELINE) - (rows[feature] & EITHER == BASELINE)
+                lone = lone if now & EITHER else feature
+                rows[feature], last[feature] = now, length
+                length += 1
+            here, feature = nodes[node], np.int64(nodes[node].feature)
+            if feature < 0:
+                if lone >= 0:
+                    add_all(out, lone, who, start, end, np.int64(here.value * shares[n_w + 1, n_b]))
+                    continue
+                either = np.int64(here.value * shares[n_w + 1, n_b])
+                gain, loss = np.int64(here.value * shares[n_w, n_b]), np.int64(here.value * shares[n_b, n_w])
+                for k in range(length):
+                    feature = way[k, FEATURE]
+                    met = rows[feature]
+                    sign = (met & INPUT != 0) - (met & BASELINE != 0)
+                    if sign and last[feature] == k:
+                        amount = either if met & EITHER == EITHER else gain if met & CONTEXT else loss
+                        add_all(out, feature, who, start, end, sign * amount)
+                continue
+            # Once an input is alone, those of other features no longer matter.
+            met = rows[feature] if lone < 0 or lone == feature else rows[feature] & EITHER
+            is_base_left = goes_left(nodes, answers, node, base[feature])
+            # People whose context goes left, then the others; in each half, those whose input goes left come first.
+            ends[0], ends[4] = start, end
+            ends[2] = part(nodes, answers, node, codes, feature, who, start, end) if met & CONTEXT else end
+            for half in range(0, 4, 2):
+                first, after = ends[half], ends[half + 2]
+                ends[half + 1] = (
+                    part(nodes, answers, node, inputs, feature, who, first, after) if met & INPUT else after
+                )
+            for k in range(8):
+                quarter, is_left = k // 2, k % 2 == 0
+                first, after = ends[quarter], ends[quarter + 1]
+                now = met & (
+                    (CONTEXT if is_left == (quarter < 2) else 0)
+                    | (INPUT if is_left == (quarter % 2 == 0) else 0)
+                    | (BASELINE if is_left == is_base_left else 0)
+                )
+                if first == after or now == 0 or (now == INPUT and lone >= 0 and lone != feature):
+                    continue
+                child = np.int64(here.left if is_left else here.right)
+                if (now != INPUT and lone < 0) or nodes[child].feature >= 0:
+                    n_waiting = wait(waiting, n_waiting, child, first, after, length, feature, now)
+                    continue
+                u = n_w + (now & EITHER == CONTEXT) - (met & EITHER == CONTEXT)
+                v = n_b + (now & EITHER == BASELINE) - (met & EITHER == BASELINE)
+                amount = np.int64(nodes[child].value * shares[u + 1, v])
+                add_all(out, lone if lone >= 0 else feature, who, first, after, amount)
+        for k in range(length):
+            rows[way[k, FEATURE]], last[way[k, FEATURE]] = EITHER | INPUT, -1
+
+
+@compiled_in_order
 def look_up(
     steps: Array, code_start: Array, base: Array, z_codes: Array, asked: Array, context: Array, unit: Scalar, out: Array
 ) -> None:

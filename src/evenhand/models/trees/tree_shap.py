@@ -30,6 +30,7 @@ from evenhand.models.trees.ensemble import (
     in_parallel,
     kernel_module,
 )
+from evenhand.system.threads import n_cores
 
 # A threshold sends left the codes c with c - shift <= bound, as unsigned numbers: code 0, a missing value, goes left
 # with a shift of 0 and right with a shift of 1. Every other question has its answers listed, starting at `answers`.
@@ -214,7 +215,7 @@ def _starts(sizes: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-GROUP = 1024  # people who go down the trees together
+GROUP = 1024, 4096  # people who go down the trees together: more take less time each, if every core has some
 MAX_STEPS = 2**22  # codes times contexts whose steps are kept at a time: 32 MiB
 
 
@@ -259,7 +260,7 @@ def margins(ensemble: TreeEnsemble, x: NDArray[Any], n_threads: int | None) -> F
         nodes, answers, roots, depth, _ = trees.walked
         kernel.add_margin(nodes, answers, roots, depth, trees.unit, _codes(ensemble, x[part]), out[part])
 
-    in_parallel(walk, list(_parts(np.zeros(len(x), np.int64), GROUP)), n_threads)
+    in_parallel(walk, list(_parts(np.zeros(len(x), np.int64), _group(len(x), n_threads))), n_threads)
     return out
 
 
@@ -276,7 +277,7 @@ def shapley_values(ensemble: TreeEnsemble, x: NDArray[Any], b: NumberedRows, n_t
         kernel.add_shapley_values(*trees.walked, _codes(ensemble, x[rows]), start, found)
         out[rows] = found.T * trees.unit
 
-    in_parallel(walk, list(_parts(b.number[order], GROUP)), n_threads)
+    in_parallel(walk, list(_parts(b.number[order], _group(len(x), n_threads))), n_threads)
     return out
 
 
@@ -285,13 +286,15 @@ def context_contributions(
 ) -> Floats:
     """What the inputs `z` contribute in the contexts `w`, from the baselines `b`; (n, n_features).
 
-    The contribution of a value depends on the context and the baseline, but not on the other inputs. So each context is
-    walked once, for all values of all features, and the results are looked up.
+    The contribution of a value depends on the context and the baseline, but not on the other inputs. So a context of
+    many requests is walked once, for all values of all features, and the results are looked up.
     """
     kernel, trees = kernel_module("group_kernel"), coded_trees(ensemble)
+    contexts = _Contexts.of(w, b, w.distinct[:, trees.main_feature])
+    if len(z) < _ASKED_OFTEN * len(contexts.row):
+        return _moved_values(ensemble, z, w, b, contexts, n_threads)
     base, inputs = (_codes(ensemble, rows.distinct, n_threads) for rows in (b, z))
     runs = trees.runs(has_missing=not (base.all() and inputs.all()))
-    contexts = _Contexts.of(w, b, w.distinct[:, trees.main_feature])
     out = np.empty((len(z), ensemble.n_features))
 
     def walk(part: slice) -> None:
@@ -307,7 +310,31 @@ def context_contributions(
         kernel.look_up(steps, trees.code_start, start, inputs, *places, trees.unit, found)
         out[rows] = found
 
-    in_parallel(walk, list(_parts(contexts.base, max(1, min(GROUP, MAX_STEPS // trees.n_codes)))), n_threads)
+    in_parallel(walk, list(_parts(contexts.base, max(1, min(GROUP[0], MAX_STEPS // trees.n_codes)))), n_threads)
+    return out
+
+
+def _moved_values(
+    ensemble: TreeEnsemble,
+    z: NumberedRows,
+    w: NumberedRows,
+    b: NumberedRows,
+    contexts: _Contexts,
+    n_threads: int | None,
+) -> Floats:
+    """The same for contexts that are rarely asked about twice: each request is walked, with its inputs."""
+    kernel, trees = kernel_module("group_kernel"), coded_trees(ensemble)
+    base, out = _codes(ensemble, b.distinct), np.empty((len(z), ensemble.n_features))
+
+    def walk(part: slice) -> None:
+        rows = contexts.askers[part]
+        found = np.zeros((ensemble.n_features, len(rows)), np.int64)
+        start = np.ascontiguousarray(base[:, b.number[rows[0]]])
+        codes, inputs = (_codes(ensemble, side.distinct[side.number[rows]]) for side in (w, z))
+        kernel.add_moved_values(*trees.walked, codes, start, inputs, found)
+        out[rows] = found.T * trees.unit
+
+    in_parallel(walk, list(_parts(b.number[contexts.askers], _group(len(z), n_threads))), n_threads)
     return out
 
 
@@ -350,8 +377,14 @@ def _codes(ensemble: TreeEnsemble, rows: NDArray[Any], n_threads: int | None = 1
     def write(part: slice) -> None:
         kernel.code_rows(trees.cuts, trees.cut_start, ensemble.rounded(rows[part]), codes[:, part])
 
-    in_parallel(write, list(_parts(np.zeros(len(rows), np.int64), GROUP)), n_threads)
+    in_parallel(write, list(_parts(np.zeros(len(rows), np.int64), GROUP[0])), n_threads)
     return codes
+
+
+def _group(n: int, n_threads: int | None) -> int:
+    """How many of n people go down the trees together."""
+    fewest, most = GROUP
+    return min(most, max(fewest, n // (_GROUPS_PER_CORE * (n_threads or n_cores()))))
 
 
 def _parts(values: Ints, size: int) -> Iterator[slice]:
@@ -367,6 +400,8 @@ def _parts(values: Ints, size: int) -> Iterator[slice]:
 
 Rows = NDArray[np.floating[Any]]
 
+_GROUPS_PER_CORE = 4  # so that none waits long for another
+_ASKED_OFTEN = 2  # requests of a context, from which on it is walked for all values
 _BLOCK = 16_384  # people whose rows are copied at a time
 GROUPED_NODES = 255  # average number of nodes of a tree, up to which people go down together
 
