@@ -216,8 +216,8 @@ _IMPORTING = threading.Lock()
 def imported_skops() -> Any:
     """The reader and writer of skops.
 
-    Its import lists all estimators of scikit-learn, which it trusts, and for that imports all of scikit-learn: that takes
-    longer than everything else. So this is a copy of our own that lists none, unless skops is already imported.
+    Its import lists all estimators of scikit-learn, which it trusts, and for that imports all of scikit-learn. That
+    takes longer than everything else. So this is a copy of our own that lists none, unless skops is already imported.
     Estimators that a file names are looked up by `is_estimator`.
     """
     with _IMPORTING:
@@ -250,9 +250,9 @@ def is_estimator(name: str) -> bool:
         found = getattr(importlib.import_module(public), kind, None)
     except ImportError:
         return False
-    if not isinstance(found, type) or not issubclass(found, BaseEstimator) or inspect.isabstract(found):
+    if not isinstance(found, type) or not issubclass(found, BaseEstimator) or found is BaseEstimator:
         return False
-    return f"{found.__module__}.{found.__name__}" == name
+    return not inspect.isabstract(found) and f"{found.__module__}.{found.__name__}" == name
 
 
 def checked_content(file: Path) -> bytes:
