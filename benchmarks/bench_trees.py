@@ -71,12 +71,12 @@ def audited(model: XGBClassifier, X: np.ndarray, cell: np.ndarray) -> list[dict]
 
     audit(500)
     rows = []
-    for triples in (nullcontext, many_triples):
+    for triples, target in ((nullcontext, 6), (many_triples, 5)):
         with triples():
             (result, cpu), seconds = timed(lambda: with_cpu_time(lambda: audit(N_AUDITED)))
         n_triples = result.to_dict()["evidence"]["n_triples"] / N_AUDITED
         what = f"audit with evidence, XGBoost 300 x 6, {N_AUDITED:,} people, {n_triples:.0f} triples a person"
-        rows.append({"what": f"{what} (CPU time {cpu:.1f} s)", "ours_s": seconds, "target": 6, "better": "lower"})
+        rows.append({"what": f"{what} (CPU time {cpu:.1f} s)", "ours_s": seconds, "target": target, "better": "lower"})
     return rows
 
 

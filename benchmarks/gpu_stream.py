@@ -16,7 +16,7 @@ from bench_scale import audit, write_people
 
 from evenhand.system.threads import n_cores
 
-TARGET = 8.0
+TARGET = 6.0
 
 
 def timed(source: Path, folder: Path, **settings) -> tuple[float, dict]:

@@ -207,6 +207,79 @@ def where_words(found: dict[str, Any]) -> str:
 _MARK = re.compile(r"(<!-- results: (?P<names>[^>]*?) -->\n).*?(<!-- end of results -->)", re.DOTALL)
 
 
+@dataclass(frozen=True)
+class Question:
+    """What a user asks, and the row of a benchmark that answers it.
+
+    Attributes
+    ----------
+    asked
+        The question.
+    name, start
+        The benchmark, and how what was measured starts.
+    in_seconds
+        Whether the answer is our time; otherwise it is the value that is compared with the target.
+    """
+
+    asked: str
+    name: str
+    start: str
+    in_seconds: bool = True
+
+    def answered(self, folder: Path) -> tuple[Row, str] | None:
+        """The row, and the commit it was measured at; None if it was not."""
+        path = folder / f"{self.name}.json"
+        found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {"rows": ()}
+        rows = (Row(**row) for row in found["rows"] if row["what"].startswith(self.start))
+        return next(((row, found["machine"]["commit"]) for row in rows), None)
+
+    def line(self, folder: Path) -> str:
+        """A line of the table of answers; the earlier figure is there if it is of a different commit."""
+        now, before = self.answered(folder), self.answered(folder / "before")
+        if now is None:
+            return f"| {self.asked} | | not measured yet | | |"
+        earlier = "" if before is None or before[1] == now[1] else self._figure(before[0])
+        row = now[0]
+        is_compared = not self.in_seconds or row.unit == "s"
+        sign = "≥" if row.better == "higher" else "≤"
+        target = f"{sign} {_shown(row.target, 3)} {row.unit}" if is_compared and row.target is not None else ""
+        return f"| {self.asked} | {earlier} | {self._figure(row)} | {target} | {row.verdict if target else ''} |"
+
+    def _figure(self, row: Row) -> str:
+        value, unit = (row.ours_s, "s") if self.in_seconds else (row.value, row.unit)
+        return "" if value is None else f"{_shown(value, 3)} {unit}".strip()
+
+
+QUESTIONS = (
+    Question("How soon does `evenhand audit` of 1,000 people have all its files?", "start", "`evenhand audit`"),
+    Question("How long does an audit of 100,000 people take, pairs alone?", "audit", "audit of"),
+    Question("And with placebo pairs?", "evidence", "audit of 100,000 x 20 with evidence, against"),
+    Question("And with 12 of them for each person?", "evidence", "audit of 100,000 x 20 with evidence, 12"),
+    Question("How much memory does it take beside the data?", "audit", "peak memory", in_seconds=False),
+    Question("How much faster is it than captum with scikit-learn?", "audit", "audit of", in_seconds=False),
+    Question(
+        "XGBoost, 300 trees of depth 6, 10,000 people?",
+        "trees",
+        "audit with evidence, XGBoost 300 x 6, 10,000 people, 4",
+    ),
+    Question("And with 12 placebo pairs a person?", "trees", "audit with evidence, XGBoost 300 x 6, 10,000 people, 12"),
+    Question("How much faster is matching than scikit-learn's tree?", "matching", "matching", in_seconds=False),
+    Question("How much faster are attributions than captum's?", "attribution", "4 segments (", in_seconds=False),
+    Question("A million people from a file?", "scale", "audit of 1,000,000"),
+    Question("Ten million?", "scale", "audit of 10,000,000"),
+    Question("How many times one core are 16?", "cores@16", "batches of", in_seconds=False),
+    Question("How many times 16 cores is a GPU?", "gpu_stream@gpu", "streamed audit", in_seconds=False),
+)
+
+_ANSWERS = re.compile(r"(<!-- answers -->\n).*?(<!-- end of answers -->)", re.DOTALL)
+
+
+def answers(folder: Path) -> str:
+    """The table of what users ask: the earlier figure and the present one."""
+    heading = "| question | before | now | target | |\n| --- | --: | --: | --: | --- |"
+    return "\n".join([heading, *(question.line(folder) for question in QUESTIONS)])
+
+
 def renew(page: Path, folder: Path = RESULTS) -> None:
     """Rewrite the tables of a page, between the marks that name them, from the results in a folder."""
 
@@ -214,8 +287,8 @@ def renew(page: Path, folder: Path = RESULTS) -> None:
         parts = [_section(folder / f"{name}.json") for name in mark["names"].split()]
         return f"{mark[1]}\n{chr(10).join(parts)}\n{mark[3]}"
 
-    text = page.read_text(encoding="utf-8")
-    page.write_text(_MARK.sub(block, text), encoding="utf-8")
+    text = _MARK.sub(block, page.read_text(encoding="utf-8"))
+    page.write_text(_ANSWERS.sub(lambda mark: f"{mark[1]}\n{answers(folder)}\n\n{mark[2]}", text), encoding="utf-8")
 
 
 def _section(path: Path) -> str:

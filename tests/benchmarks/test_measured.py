@@ -82,3 +82,17 @@ def test_tables_of_a_page_are_renewed_between_their_marks_only(measured, tmp_pat
     assert "Not measured yet: `two`." in text
     measured.renew(page, tmp_path)
     assert page.read_text() == text
+
+
+def test_a_question_shows_the_earlier_figure_of_a_different_commit_only(measured, tmp_path):
+    question = measured.Question("How long?", "one", "an audit")
+    rows = [measured.row_of({"what": "an audit of two people", "ours_s": 3.0, "target": 2})]
+    assert question.line(tmp_path) == "| How long? | | not measured yet | | |"
+    for folder in (tmp_path, tmp_path / "before"):
+        path = measured.write_results("one", rows, folder)
+    assert question.line(tmp_path) == "| How long? |  | 3.00 s | ≤ 2.00 s | missed by 50% |"
+    earlier = json.loads(path.read_text())
+    earlier["machine"]["commit"] = "another"
+    earlier["rows"][0]["ours_s"] = 9.0
+    path.write_text(json.dumps(earlier))
+    assert question.line(tmp_path) == "| How long? | 9.00 s | 3.00 s | ≤ 2.00 s | missed by 50% |"

@@ -175,10 +175,12 @@ def score_triples(
         yield (
             block,
             TripleScores(
-                *scores,
-                gaps[0] - gaps[1],
-                *financial_gaps,
-                lengths[0] - lengths[1],
+                pair=scores[0],
+                placebo=scores[1],
+                reasoning_gap=gaps[0] - gaps[1],
+                gap=financial_gaps[0],
+                placebo_gap=financial_gaps[1],
+                stretch=lengths[0] - lengths[1],
                 match=them,
                 control=like_me,
                 join=join,
