@@ -43,6 +43,7 @@ from evenhand.exceptions import EvenhandError, InvalidInputError, ModelFileError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
 from evenhand.models.files.load import opened_apart
+from evenhand.models.files.skops import imported_skops, is_estimator
 from evenhand.models.onnx import OnnxModel
 
 pytestmark = pytest.mark.integration
@@ -209,6 +210,17 @@ def test_a_pickle_under_another_name_is_never_opened(protocol, tmp_path):
                 with pytest.raises(EvenhandError):
                     load_model(path, trust_pickle=trust)
     assert not mark.exists()
+
+
+def test_every_estimator_that_skops_trusts_is_trusted_and_skops_itself_stays_whole():
+    ours = imported_skops()
+    from skops.io._trusted_types import SKLEARN_ESTIMATOR_TYPE_NAMES as TRUSTED_BY_SKOPS
+
+    assert len(TRUSTED_BY_SKOPS) > 150
+    assert [name for name in TRUSTED_BY_SKOPS if not is_estimator(name)] == []
+    assert imported_skops() is ours
+    for name in ("os.system", "sklearn.base.BaseEstimator", "sklearn.utils._bunch.Bunch", "sklearn.nothing.Model"):
+        assert not is_estimator(name)
 
 
 def test_a_skops_file_of_types_that_may_run_code_is_refused_by_name(people, tmp_path):

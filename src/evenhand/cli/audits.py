@@ -12,6 +12,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -231,6 +232,20 @@ def audit(
       evenhand audit cards.csv --label outcome --group sex \\
           --financial LIMIT_BAL,BILL_AMT1,PAY_AMT1,PAY_0 --out report
     """
+    with _reader_of(plan.model):
+        _audit(plan, data, out)
+
+
+def _reader_of(model: str | None) -> AbstractContextManager[None]:
+    """A process that reads a skops file; it imports scikit-learn while this one imports the audit."""
+    if model is None or not model.lower().endswith(".skops"):
+        return nullcontext()
+    from evenhand.system.processes import ready
+
+    return ready("evenhand.models.files.skops:imported_skops")
+
+
+def _audit(plan: AuditPlan, data: TableArgument, out: Path) -> None:
     begun = time.perf_counter()
     with quick_imports():
         from evenhand.cli.jobs import audit_table, stream_table

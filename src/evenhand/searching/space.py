@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import pandas as pd
 
-from evenhand.arrays import Floats, Ints
+from evenhand.arrays import Floats, Ints, as_numpy, double
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, did_you_mean
 from evenhand.inputs.identity import fingerprint_plain
 from evenhand.metrics.outcomes import auc
@@ -159,13 +159,13 @@ def favorable_probability(model: Any, people: SearchPeople, rows: Ints) -> Float
     table = people.table[spelled_columns(model, people)]
     audited = as_audited_model(model, table=table)
     margin = audited.margin(audited.encode(table.iloc[rows].reset_index(drop=True)))
-    return np.asarray(audited.probability(margin).cpu().numpy())
+    return as_numpy(audited.probability(margin))
 
 
 def _favorable(audited: AuditedModel, table: pd.DataFrame, labels: Ints) -> Literal["high", "low"]:
     """Whether high or low scores are good, by the outcomes of people with high scores."""
     rows = np.random.default_rng(0).permutation(len(table))[:_PEOPLE_TO_ORIENT]
-    scores = audited.margin(audited.encode(table.iloc[rows].reset_index(drop=True))).double().cpu().numpy()
+    scores = as_numpy(double(audited.margin(audited.encode(table.iloc[rows].reset_index(drop=True)))))
     area = auc(labels[rows], scores)
     if not abs(area - 0.5) > _LEAST_AUC:
         raise InvalidInputError(

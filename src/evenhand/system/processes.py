@@ -129,33 +129,67 @@ def run_limited(function: str, *arguments: Any, size: int | None) -> Any:
 
 def _answered(request: bytes, seconds: float | None) -> tuple[int | None, bytes]:
     """How a process ended, None if it did not in time, and what it answered."""
-    command, nowhere = module_command("evenhand.system.processes", "limited"), subprocess.DEVNULL
+    running = _READY.pop() if _READY else _limited()
     try:
-        ended = subprocess.run(
-            command,
-            input=request,
-            stdout=subprocess.PIPE,
-            stderr=nowhere,
-            env=module_environment(),
-            timeout=seconds,
-            check=False,
-        )
+        found, _ = running.communicate(request, timeout=seconds)
     except subprocess.TimeoutExpired:
+        _end(running)
         return None, b""
-    return ended.returncode, ended.stdout
+    except BaseException:
+        _end(running)
+        raise
+    return running.returncode, found
+
+
+_READY: list[subprocess.Popen[bytes]] = []
+
+
+def _limited(*preparation: str) -> subprocess.Popen[bytes]:
+    command = module_command("evenhand.system.processes", "limited", *preparation)
+    pipe, nowhere = subprocess.PIPE, subprocess.DEVNULL
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=nowhere, env=module_environment())
+
+
+def _end(running: subprocess.Popen[bytes]) -> None:
+    running.kill()
+    running.communicate()
+
+
+@contextmanager
+def ready(preparation: str) -> Iterator[None]:
+    """Start the process of the next `run_limited` at once; until it is asked, it calls a function that imports.
+
+    Parameters
+    ----------
+    preparation
+        The function's module and name; it takes no arguments.
+    """
+    running = _limited(preparation)
+    _READY.append(running)
+    try:
+        yield
+    finally:
+        if running in _READY:
+            _READY.remove(running)
+            _end(running)
 
 
 def answer(request: bytes) -> bytes:
     """In a process with limits: what the requested function returns or raises."""
     function, memory, seconds, *arguments = json.loads(request)
     limit_resources(memory, seconds)
-    module, _, name = function.partition(":")
     try:
-        return json.dumps([getattr(import_module(module), name)(*arguments), None]).encode()
+        return json.dumps([_named(function)(*arguments), None]).encode()
     except MemoryError:
         return json.dumps([None, described(LimitError("asks for more memory than a file of its size needs"))]).encode()
     except Exception as error:  # whatever a library raises
         return json.dumps([None, described(error)]).encode()
+
+
+def _named(function: str) -> Callable[..., Any]:
+    module, _, name = function.partition(":")
+    found: Callable[..., Any] = getattr(import_module(module), name)
+    return found
 
 
 def described(error: Exception) -> dict[str, Any]:
@@ -310,6 +344,8 @@ def _main(*way: str) -> None:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
     if way:
+        for preparation in way[1:]:
+            _named(preparation)()
         with answers:
             answers.write(answer(asks.read()))
         return

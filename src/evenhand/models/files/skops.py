@@ -8,17 +8,23 @@ scikit-learn may interpret differently, such as an intercept for each column: th
 
 from __future__ import annotations
 
+import importlib
+import inspect
 import io
 import json
 import sys
+import threading
 import zipfile
 from collections.abc import Iterable, Iterator
+from functools import cache
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from sklearn import utils
 from sklearn.base import BaseEstimator
 from sklearn.ensemble._gb import BaseGradientBoosting
 from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
@@ -27,6 +33,7 @@ from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
+from evenhand.arrays import as_numpy
 from evenhand.exceptions import EvenhandError, InvalidInputError, ModelFileError, first_line
 from evenhand.models.trees.ensemble import levels
 
@@ -201,23 +208,51 @@ TRUSTED: dict[str, str] = {
 _LARGEST = 3 * 2**29  # bytes to which a file may expand; skops briefly needs them twice
 
 
-_ARRAY_LIBRARIES = tuple(f"sklearn.externals.array_api_compat.{name}" for name in ("cupy", "dask", "torch"))
+_NOT_LISTED = {"tests", "externals", "setup", "conftest", "experimental", "estimator_checks"}  # by scikit-learn itself
+_IMPORTING = threading.Lock()
 
 
+@cache
 def imported_skops() -> Any:
     """The reader and writer of skops.
 
-    It lists all estimators of scikit-learn, and for that imports every package below it, also those that only load
-    another array library. That takes longer than everything else, so these seem to be absent meanwhile.
+    Its import lists all estimators of scikit-learn, which it trusts, and for that imports all of scikit-learn. That
+    takes longer than everything else. So this is a copy of our own that lists none, unless skops is already imported.
+    Estimators that a file names are looked up by `is_estimator`.
     """
-    hidden = [name for name in _ARRAY_LIBRARIES if name not in sys.modules]
-    sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None, as in Python's documentation
+    with _IMPORTING:
+        if "skops.io" in sys.modules:
+            return sys.modules["skops.io"]
+        listed = utils.all_estimators
+        utils.all_estimators = list
+        try:
+            return importlib.import_module("skops.io")
+        finally:
+            utils.all_estimators = listed
+            for name in [name for name in sys.modules if name.partition(".")[0] == "skops"]:
+                del sys.modules[name]  # others import the whole
+
+
+def is_estimator(name: str) -> bool:
+    """Whether this is one of scikit-learn's public estimators, which skops trusts.
+
+    Examples
+    --------
+    >>> is_estimator("sklearn.linear_model._logistic.LogisticRegression"), is_estimator("sklearn.utils._bunch.Bunch")
+    (True, False)
+    """
+    module, _, kind = name.rpartition(".")
+    parts = module.split(".")
+    if parts[0] != "sklearn" or kind.startswith("_") or _NOT_LISTED & {*parts}:
+        return False
+    public = ".".join(takewhile(lambda part: not part.startswith("_"), parts))
     try:
-        from skops import io as skops_io
-    finally:
-        for name in hidden:
-            sys.modules.pop(name, None)
-    return skops_io
+        found = getattr(importlib.import_module(public), kind, None)
+    except ImportError:
+        return False
+    if not isinstance(found, type) or not issubclass(found, BaseEstimator) or found is BaseEstimator:
+        return False
+    return not inspect.isabstract(found) and f"{found.__module__}.{found.__name__}" == name
 
 
 def checked_content(file: Path) -> bytes:
@@ -232,11 +267,12 @@ def checked_content(file: Path) -> bytes:
     try:
         content = file.read_bytes()
         schema = _checked_schema(content)
-        untrusted = [name for name in skops_io.get_untrusted_types(data=content) if name not in TRUSTED]
+        ways = _trusted(skops_io, content)
+        untrusted = [name for name in skops_io.get_untrusted_types(data=content) if name not in ways]
         built = {
             (f"{part.get('__module__')}.{part.get('__class__')}", part.get("__loader__")) for part in _nodes(schema)
         }
-        misused = sorted({name for name, way in built if TRUSTED.get(name, way) != way})
+        misused = sorted({name for name, way in built if ways.get(name, way) != way})
     except Exception as error:  # skops does not catch errors of zipfile, json and numpy
         raise ModelFileError(f"{str(file)!r} cannot be read as skops: {first_line(error)}.") from error
     if untrusted:
@@ -256,9 +292,15 @@ def trusted_model(content: bytes) -> Any:
 
     Errors of skops, numpy and scikit-learn are not caught; a damaged tree may crash scikit-learn.
     """
-    model = imported_skops().loads(content, trusted=list(TRUSTED))
+    skops_io = imported_skops()
+    model = skops_io.loads(content, trusted=list(_trusted(skops_io, content)))
     check_trees(model)
     return model
+
+
+def _trusted(skops_io: Any, content: bytes) -> dict[str, str]:
+    """Types of a file that may be built, and the way in which each may be."""
+    return TRUSTED | {name: "ObjectNode" for name in skops_io.get_untrusted_types(data=content) if is_estimator(name)}
 
 
 def _checked_schema(content: bytes) -> Any:
@@ -355,7 +397,7 @@ def _is_checked(model: Any) -> bool:
     if people is None or audited.attribution == "sampled_shapley" or not hasattr(model, "predict_proba"):
         return False
     try:
-        ours = audited.probability(audited.margin(audited.encode(audited.aligned(people)))).numpy()
+        ours = as_numpy(audited.probability(audited.margin(audited.encode(audited.aligned(people)))))
     except (EvenhandError, ValueError, TypeError, AttributeError):
         return False  # it takes more than numbers
     try:
