@@ -69,6 +69,9 @@ _IN_A_SANDBOX = (
     "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; "
     "style-src 'unsafe-inline'; img-src data:; form-action 'none'; frame-ancestors 'self'; base-uri 'none'"
 )
+# What a first look leaves out: what takes time, and what only audits in batches have.
+_NOT_TRIED = {"memo", "pack", "regressions", "fail_on", "quick", "stream", "resume", "batch_rows", "reference_people"}
+_NOT_TRIED |= {"evidence_people", "engine", "n_jobs", "device"}
 _STATIC = {"app.js": "text/javascript", "style.css": "text/css"}
 
 
@@ -316,8 +319,7 @@ class Pages:
     def _try(self, run: Run) -> None:
         """Audit a few people, to say how labels and scores are understood before the audit starts."""
         trial = run.trial
-        unused = ("stream", "memo", "pack", "regressions", "fail_on", "quick")
-        settings = {key: value for key, value in run.settings.items() if key not in unused}
+        settings = {key: value for key, value in run.settings.items() if key not in _NOT_TRIED}
         (trial.path / "audit.json").unlink(missing_ok=True)
         config = write_text(trial.path / "audit.toml", toml_text(settings))
         where = ("--config", str(config), "--out", str(trial.path))
