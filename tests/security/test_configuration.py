@@ -55,6 +55,21 @@ def test_a_file_names_no_folder_to_write_outside_the_working_folder(config, plac
     assert plan_from_toml(config, TrainPlan).checkpoint == "unfinished"
 
 
+@pytest.mark.parametrize("place", ["zip://people.csv::x.zip", "simplecache://a::x.csv", "iceberg:lending/bank.loans"])
+def test_chained_addresses_and_catalogs_are_no_local_files(config, place):
+    config.write_text(f'reference = "{place}"')
+    with pytest.raises(InvalidInputError, match=r"names something other than a local file.*--reference"):
+        plan_from_toml(config, AuditPlan)
+
+
+@pytest.mark.parametrize("place", ["$EVENHAND_SECRET/x.csv", "${EVENHAND_SECRET}.csv", "%EVENHAND_SECRET%", "~/x.csv"])
+def test_a_file_reads_no_variable_of_the_environment(config, monkeypatch, place):
+    monkeypatch.setenv("EVENHAND_SECRET", "secret")
+    config.write_text(f'reference = "{place}"\nlabel = "{place}"')
+    plan = plan_from_toml(config, AuditPlan)
+    assert (plan.reference, plan.label) == (place, place)
+
+
 def test_a_search_starts_from_no_address(config):
     config.write_text('start = "https://evil.example/model.json"')
     with pytest.raises(InvalidInputError, match=r"names something other than a local file.*--start"):

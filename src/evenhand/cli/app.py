@@ -148,8 +148,11 @@ def _is_of_memory(error: BaseException | None, *, anywhere: bool = False) -> boo
     """Whether there was no memory, for data or a library; `anywhere`: also where an error of ours says what for."""
     if error is None:
         return False
-    # Of libraries, of torch, and of Python itself.
-    signs = ("failed to map segment", "annot allocate memory", "can't allocate memory", "without exception set")
+    # Of libraries, of torch, of Python itself, and of Arrow.
+    signs = (
+        *("failed to map segment", "annot allocate memory", "can't allocate memory", "without exception set"),
+        "Failed to launch worker thread",
+    )
     is_ours = isinstance(error, EvenhandError) and not isinstance(error, ImportError)
     if not is_ours and (isinstance(error, MemoryError) or any(sign in str(error) for sign in signs)):
         return True

@@ -74,7 +74,7 @@ def said_when_interrupted(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-_LEAST_MEMORY = 1 << 30  # of addresses; with less, libraries end the process, or hang, while they are loaded
+_LEAST_MEMORY = 4000 << 20  # of addresses; libraries take 3,000, and may end the process, or hang, where they find less
 
 
 def _check_memory() -> None:
@@ -85,8 +85,8 @@ def _check_memory() -> None:
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     if limit != resource.RLIM_INFINITY and limit < _LEAST_MEMORY:
         raise InvalidInputError(
-            f"There is not enough memory: this process may use {limit >> 20:,} MB of addresses, less than its "
-            "libraries; raise the limit (ulimit -v) to 4,000 MB or more."
+            f"There is not enough memory: this process may use {limit >> 20:,} MB of addresses, and its libraries need "
+            f"most of {_LEAST_MEMORY >> 20:,}; raise the limit (ulimit -v)."
         )
 
 

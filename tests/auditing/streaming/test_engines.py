@@ -257,15 +257,15 @@ def test_an_engine_of_a_different_kind_is_refused(audited):
 
 
 @contextmanager
-def _killing(victims, folder):
-    """Kills the first of some processes once a first batch is kept."""
+def _killing(victims, folder, number=signal.SIGKILL):
+    """Ends the first of some processes once a first batch is kept."""
     killed = []
 
     def kill():
         while not list((folder / "audit" / "batches").glob("??????.npz")):
             time.sleep(0.01)
         killed.append(victims()[0])
-        os.kill(killed[0], signal.SIGKILL)
+        os.kill(killed[0], number)
 
     watcher = threading.Thread(target=kill)
     watcher.start()
@@ -280,18 +280,21 @@ def _workers():
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
 @pytest.mark.parametrize("kind", ["executor", "processes"])
-def test_a_killed_worker_is_told_of_and_resumed_without_what_it_left(tmp_path, network, applicants, streamed, kind):
+def test_a_killed_worker_is_told_of_and_resumed_without_what_it_left(
+    tmp_path, network, applicants, streamed, kind, number
+):
     model, table = network(), applicants(3000)
     (tmp_path / "whole").mkdir()
     (tmp_path / "killed").mkdir()
     streamed(model, table, tmp_path / "whole", batch_rows=100)
-    told = r"A worker was lost .*(Broken|ended with code -9).*--resume\)\. \d+ of 30 batches are finished and kept"
+    told = r"A worker was lost .*(Broken|ended with code -(9|15)).*--resume\)\. \d+ of 30 batches are finished and kept"
     with ProcessPoolExecutor(2, mp_context=multiprocessing.get_context("spawn")) as executor:
         engine, victims = (
             (executor, lambda: list(executor._processes)) if kind == "executor" else ("processes", _workers)
         )
-        with _killing(victims, tmp_path / "killed"), pytest.raises(StreamError, match=told):
+        with _killing(victims, tmp_path / "killed", number), pytest.raises(StreamError, match=told):
             streamed(model, table, tmp_path / "killed", batch_rows=100, engine=engine, n_jobs=2)
     assert len(list((tmp_path / "killed" / "audit" / "batches").glob("??????.npz"))) < 30
     # As if it had been killed while it wrote.
