@@ -256,9 +256,9 @@ def row(
     return {"what": what, "ours_s": ours, "theirs_s": theirs, "ratio": ratio, "target": target}
 
 
-def run(rounds: int = 5) -> list[dict[str, Any]]:
+def run(rounds: int = 15) -> list[dict[str, Any]]:
     """Rows of what, seconds, ratio and target."""
-    rows = [*objective_rows(20, rounds), *objective_rows(60, rounds), *stack_rows(max(2, rounds // 2))]
+    rows = [*objective_rows(20, rounds), *objective_rows(60, rounds), *stack_rows(max(2, rounds // 5))]
     return [*rows, *gpu_rows()] if torch.cuda.is_available() else rows
 
 

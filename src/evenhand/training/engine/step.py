@@ -5,7 +5,7 @@ graph once and replayed.
 
 `evenhand.attribution` and `evenhand.training.losses` state the same formulas plainly, and tests compare this module
 with their automatic differentiation. At the sizes trained here, that costs several times the arithmetic in dispatch: an
-epoch with the default objective takes 4.2 times as long (20 inputs, one core; benchmarks/bench_training.py). So the
+epoch with the default objective takes four to five times as long (one core; benchmarks/bench_training.py). So the
 derivative is written by hand.
 
 For a path from b to x cut at knots t = 0..T, with pre-activations :math:`u_{l,t}` of layer l:
