@@ -10,7 +10,7 @@ from scipy import stats
 
 from evenhand.matching.leaves import FinanceScale, Leaves
 from evenhand.metrics import score_gap
-from evenhand.metrics.adjustment import smallest_p_values
+from evenhand.metrics.adjustment import correlation_of, smallest_p_values, stepwise_p_values
 from evenhand.metrics.score_gap import FinanceControls, LeafPeople, gap_coefficients, group_gaps
 
 NO_CONTROLS = FinanceControls(np.zeros((0, 0)))
@@ -176,6 +176,34 @@ def test_three_groups_are_tested_two_by_two():
     assert every[0].columns[0].value == pytest.approx(alone.columns[0].value)
     assert every[0].columns[0].standard_error == pytest.approx(alone.columns[0].standard_error)
     assert [gap.columns[0].value for gap in every[1:]] == pytest.approx([-5, -5], abs=0.3)
+
+
+@pytest.mark.slow
+def test_pairs_find_as_much_as_reshuffling_all_labels_at_once():
+    """With three groups, one of which differs, against the largest of all pairs over shuffles of every label."""
+    rng = np.random.default_rng(14)
+    leaf, sides, found = np.repeat(np.arange(33), 30), [(1, 0), (2, 0), (2, 1)], []
+    for _ in range(100):
+        group = rng.choice(3, 990, p=[0.4, 0.4, 0.2])
+        values = rng.normal(size=990) + 0.25 * (group == 2)
+        every = group_gaps(lambda: [few(values, leaf, group)], NO_CONTROLS, sides, 3, np.zeros(0, dtype=bool))  # noqa: B023
+        p = np.array([gap.columns[0].p_value for gap in every])
+        adjusted = stepwise_p_values(p, correlation_of([gap.influence[:, 0] for gap in every]), rng)
+        residual = values - (np.bincount(leaf, values) / 30)[leaf]
+        keys = rng.random((1000, 990))
+        keys[0] = np.arange(990) / 990
+        n, sizes = np.zeros((33, 3)), []
+        np.add.at(n, (leaf, group), 1)
+        for a, b in sides:
+            weight = n[:, [a, b]].prod(axis=1) / np.maximum(n[:, a] + n[:, b], 1)
+            share = [np.where(group == g, (weight / np.maximum(n[:, g], 1))[leaf], 0) for g in (a, b)]
+            gap = residual[np.argsort(leaf + keys, axis=1)] @ (share[0] - share[1])
+            sizes.append(np.abs(gap) / gap.std())
+        at_once = (np.max(sizes, axis=0) >= np.array(sizes)[:, :1] - 1e-9).mean(axis=1)
+        found.append([(p_values[1:] <= 0.05).mean() for p_values in (adjusted, at_once)])
+    stepwise, at_once = np.mean(found, axis=0)
+    assert 0.3 < at_once < 0.9
+    assert stepwise > at_once - 0.02
 
 
 def test_no_one_to_compare_with_is_said_and_few_have_an_interval_without_end():
