@@ -164,6 +164,30 @@ def test_an_applicant_in_several_leaves_is_shuffled_as_one():
     assert np.mean(rates) < 0.11
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("leaning", [0.0, 1.0])
+def test_applicants_with_up_to_four_rows_raise_no_more_false_alarms(leaning):
+    """An applicant's rows differ in finances, label and inputs; the group depends on the applicant's own finances."""
+    rejected = []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        applicant = np.repeat(np.arange(300), rng.integers(1, 5, 300))
+        n, own = len(applicant), rng.normal(size=(300, 3))
+        finances = 0.8 * own[applicant] + 0.6 * rng.normal(size=(n, 3))
+        group = (rng.random(300) < stats.norm.cdf(leaning * own[:, 0] - 0.5)).astype(np.int64)[applicant]
+        label = (rng.random(n) < stats.norm.cdf(finances[:, 0])).astype(np.int64)
+        inputs = 0.8 * rng.normal(size=(300, 3))[applicant] + 0.6 * rng.normal(size=(n, 3)) + 0.6 * finances
+        total = inputs.sum(axis=1)
+        leaves = Leaves.of(finances, label, rng.integers(0, 2**62, n).astype(np.uint64), n)
+        some = few(
+            np.column_stack([inputs, total, total > 0]), leaves.leaf(finances, label), group, label=label,
+            person=applicant.astype(np.uint64), finances=leaves.scale.transform(finances),
+        )  # fmt: skip
+        found = gap_of(some, n_inputs=3, is_given=True)
+        rejected.append([found.columns[3].p_value, found.columns[4].p_value, min(found.p_adjusted)])
+    assert np.mean(np.array(rejected) <= 0.05, axis=0) == pytest.approx(0.05, abs=0.03)
+
+
 def test_three_groups_are_tested_two_by_two():
     rng = np.random.default_rng(7)
     leaf, group = rng.integers(0, 30, 900), rng.integers(0, 3, 900)
