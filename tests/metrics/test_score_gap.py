@@ -10,7 +10,7 @@ from scipy import stats
 
 from evenhand.matching.leaves import FinanceScale, Leaves
 from evenhand.metrics import score_gap
-from evenhand.metrics.adjustment import smallest_p_values
+from evenhand.metrics.adjustment import correlation_of, smallest_p_values, stepwise_p_values
 from evenhand.metrics.score_gap import FinanceControls, LeafPeople, gap_coefficients, group_gaps
 
 NO_CONTROLS = FinanceControls(np.zeros((0, 0)))
@@ -164,6 +164,30 @@ def test_an_applicant_in_several_leaves_is_shuffled_as_one():
     assert np.mean(rates) < 0.11
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("leaning", [0.0, 1.0])
+def test_applicants_with_up_to_four_rows_raise_no_more_false_alarms(leaning):
+    """An applicant's rows differ in finances, label and inputs; the group depends on the applicant's own finances."""
+    rejected = []
+    for seed in range(400):
+        rng = np.random.default_rng(seed)
+        applicant = np.repeat(np.arange(300), rng.integers(1, 5, 300))
+        n, own = len(applicant), rng.normal(size=(300, 3))
+        finances = 0.8 * own[applicant] + 0.6 * rng.normal(size=(n, 3))
+        group = (rng.random(300) < stats.norm.cdf(leaning * own[:, 0] - 0.5)).astype(np.int64)[applicant]
+        label = (rng.random(n) < stats.norm.cdf(finances[:, 0])).astype(np.int64)
+        inputs = 0.8 * rng.normal(size=(300, 3))[applicant] + 0.6 * rng.normal(size=(n, 3)) + 0.6 * finances
+        total = inputs.sum(axis=1)
+        leaves = Leaves.of(finances, label, rng.integers(0, 2**62, n).astype(np.uint64), n)
+        some = few(
+            np.column_stack([inputs, total, total > 0]), leaves.leaf(finances, label), group, label=label,
+            person=applicant.astype(np.uint64), finances=leaves.scale.transform(finances),
+        )  # fmt: skip
+        found = gap_of(some, n_inputs=3, is_given=True)
+        rejected.append([found.columns[3].p_value, found.columns[4].p_value, min(found.p_adjusted)])
+    assert np.mean(np.array(rejected) <= 0.05, axis=0) == pytest.approx(0.05, abs=0.03)
+
+
 def test_three_groups_are_tested_two_by_two():
     rng = np.random.default_rng(7)
     leaf, group = rng.integers(0, 30, 900), rng.integers(0, 3, 900)
@@ -176,6 +200,34 @@ def test_three_groups_are_tested_two_by_two():
     assert every[0].columns[0].value == pytest.approx(alone.columns[0].value)
     assert every[0].columns[0].standard_error == pytest.approx(alone.columns[0].standard_error)
     assert [gap.columns[0].value for gap in every[1:]] == pytest.approx([-5, -5], abs=0.3)
+
+
+@pytest.mark.slow
+def test_pairs_find_as_much_as_reshuffling_all_labels_at_once():
+    """With three groups, one of which differs, against the largest of all pairs over shuffles of every label."""
+    rng = np.random.default_rng(14)
+    leaf, sides, found = np.repeat(np.arange(33), 30), [(1, 0), (2, 0), (2, 1)], []
+    for _ in range(100):
+        group = rng.choice(3, 990, p=[0.4, 0.4, 0.2])
+        values = rng.normal(size=990) + 0.25 * (group == 2)
+        every = group_gaps(lambda: [few(values, leaf, group)], NO_CONTROLS, sides, 3, np.zeros(0, dtype=bool))  # noqa: B023
+        p = np.array([gap.columns[0].p_value for gap in every])
+        adjusted = stepwise_p_values(p, correlation_of([gap.influence[:, 0] for gap in every]), rng)
+        residual = values - (np.bincount(leaf, values) / 30)[leaf]
+        keys = rng.random((1000, 990))
+        keys[0] = np.arange(990) / 990
+        n, sizes = np.zeros((33, 3)), []
+        np.add.at(n, (leaf, group), 1)
+        for a, b in sides:
+            weight = n[:, [a, b]].prod(axis=1) / np.maximum(n[:, a] + n[:, b], 1)
+            share = [np.where(group == g, (weight / np.maximum(n[:, g], 1))[leaf], 0) for g in (a, b)]
+            gap = residual[np.argsort(leaf + keys, axis=1)] @ (share[0] - share[1])
+            sizes.append(np.abs(gap) / gap.std())
+        at_once = (np.max(sizes, axis=0) >= np.array(sizes)[:, :1] - 1e-9).mean(axis=1)
+        found.append([(p_values[1:] <= 0.05).mean() for p_values in (adjusted, at_once)])
+    stepwise, at_once = np.mean(found, axis=0)
+    assert 0.3 < at_once < 0.9
+    assert stepwise > at_once - 0.02
 
 
 def test_no_one_to_compare_with_is_said_and_few_have_an_interval_without_end():

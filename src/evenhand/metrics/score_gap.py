@@ -60,21 +60,15 @@ class LeafPeople:
 
     Attributes
     ----------
-    leaf, group, label
-        Codes of each.
-    person
-        A hash that is the same for rows of the same person.
-    weight
-        Sampling weight.
-    bucket
-        Where the person's influences are added up.
+    leaf, group, label, by
+        Codes of each; `by` holds those of the columns to split by.
+    person, weight, bucket
+        A hash that is the same for rows of the same person; the sampling weight; where influences are added up.
     finances
         Actual finances on the scale of the leaves, of shape (n, k).
     values
         With the finances of the leaf: the part of each input, their sum, the probability and the decision, of shape
         (n, n_columns).
-    by
-        Codes of the columns to split by.
     """
 
     leaf: NDArray[np.signedinteger]
@@ -447,10 +441,13 @@ def group_gaps(
     Gaps in the order of the sides. All columns have the same regressors, so if columns add up to another column, so do
     their estimates.
     """
+    missing = not_estimable("no leaf of people with alike finances has people of both groups", 0)
+    none = np.full(len(is_tested) + 3, math.nan)
+    nothing = GroupGap((missing,) * len(none), none[: len(is_tested)], none, 0, 0, np.zeros((0, len(none))), {})
     census = _Census.of(parts(), n_groups, crew, is_given=is_given)
     sums = sum_in_order(lambda part: _Sums.of_part(part, census, controls), parts(), crew)
     if sums is None or not len(census.cell):
-        return [_nothing(len(is_tested))] * len(sides)
+        return [nothing] * len(sides)
     fits = [_Fit.of(census, sums, *pair) for pair in sides]
     asked = [fit for fit in fits if min(fit.n_mixed)]
     spreads: list[_Spread] = []
@@ -460,16 +457,10 @@ def group_gaps(
     found = [
         _tested(fit, whole[fit].with_repeated(census, fit), is_tested, n_shuffles, np.random.default_rng(random_state))
         if fit in whole
-        else _nothing(len(is_tested))
+        else nothing
         for fit in fits
     ]
     return [replace(gap, n_alone=int(fit.n[fit.share == 0].sum())) for gap, fit in zip(found, fits, strict=True)]
-
-
-def _nothing(n_inputs: int) -> GroupGap:
-    column = not_estimable("no leaf of people with alike finances has people of both groups", 0)
-    none = np.full(n_inputs + 3, math.nan)
-    return GroupGap((column,) * len(none), none[:n_inputs], none, 0, 0, np.zeros((0, len(none))), {})
 
 
 def _tested(fit: _Fit, spread: _Spread, is_tested: Bools, n_shuffles: int, rng: np.random.Generator) -> GroupGap:
@@ -515,13 +506,11 @@ def _tested(fit: _Fit, spread: _Spread, is_tested: Bools, n_shuffles: int, rng: 
             p_adjusted[tested] = np.clip(single / share[tested], single, p_adjusted[tested])
     columns = []
     for k in range(len(values)):
-        if is_flat[k]:
-            note = "the model does not use it differently at equal finances"
-            columns.append(Estimate(0.0, 0.0, 0.0, 0.0, 1.0, n_people, note, df))
-            continue
         low, high = _interval(statistic[k], unit, covariance[[k, k, -1], [k, -1, -1]], critical[k])
-        note = "" if math.isfinite(high - low) else "so few people can be compared that the gap may be of any size"
         numbers = float(values[k]), low, high, float(errors[k]), float(p_values[k])
+        note = "" if math.isfinite(high - low) else "so few people can be compared that the gap may be of any size"
+        if is_flat[k]:
+            numbers, note = (0.0, 0.0, 0.0, 0.0, 1.0), "the model does not use it differently at equal finances"
         columns.append(Estimate(*numbers, n_people, note, df))
     return GroupGap(
         columns=tuple(columns),
