@@ -110,7 +110,9 @@ class Outcomes:
         data = asdict(self)
         metrics = data.pop("metrics")
         notes = {name: metric["note"] for name, metric in metrics.items() if metric["note"]}
-        return {**{name: metric["value"] for name, metric in metrics.items()}, "notes": notes, **data}
+        data["segments"] = {name: list(rows) for name, rows in data["segments"].items()}
+        parts = {name: list(part) if isinstance(part, tuple) else part for name, part in data.items()}
+        return {**{name: metric["value"] for name, metric in metrics.items()}, "notes": notes, **parts}
 
 
 def outcome_of(fitted: Fitted, sums: AuditSums) -> Outcomes:
