@@ -14,7 +14,6 @@ from evenhand.auditing.options import AuditOptions, GivenOptions, ReportOptions,
 from evenhand.exceptions import InvalidInputError, did_you_mean
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions, option
 from evenhand.searching.options import DEFAULT_KEEP, SearchOptions
-from evenhand.system.files import read_toml
 
 ALIASES = {
     "financial": "financial_features",
@@ -474,6 +473,8 @@ def _from_toml(path: Path | None, plan: type) -> dict[str, Any]:
     """The values that a file states, by the names of options."""
     if path is None:
         return {}
+    from evenhand.system.files import read_toml
+
     settings = read_toml(path)
     kinds = {option.name: _kind(option) for option in fields(plan) if "help" in option.metadata}
     optional = {option.name for option in fields(plan) if str(option.type).endswith(" | None")}

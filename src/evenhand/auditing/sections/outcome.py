@@ -110,7 +110,9 @@ class Outcomes:
         data = asdict(self)
         metrics = data.pop("metrics")
         notes = {name: metric["note"] for name, metric in metrics.items() if metric["note"]}
-        return {**{name: metric["value"] for name, metric in metrics.items()}, "notes": notes, **data}
+        data["segments"] = {name: list(rows) for name, rows in data["segments"].items()}
+        parts = {name: list(part) if isinstance(part, tuple) else part for name, part in data.items()}
+        return {**{name: metric["value"] for name, metric in metrics.items()}, "notes": notes, **parts}
 
 
 def outcome_of(fitted: Fitted, sums: AuditSums) -> Outcomes:
@@ -229,19 +231,16 @@ def _segments(
     clustered: ClusteredPeople | None,
 ) -> tuple[Any, ...]:
     if clustered is not None:
-        people, times = clustered, clustered.weights
-        return tuple(
-            segmented_approvals(
-                people.decision, people.group, people.by[column], names=names, frequency=times, reference=reference
-            )
-        )
-    counts = dict(sorted(counts.items()))
-    cells = np.stack(list(counts.values()))
-    place, group, decision = np.nonzero(cells[..., 0])
-    count, total, squares = cells[place, group, decision].T
-    segment = np.asarray(list(counts), dtype=object)[place]
-    times = RowWeights(count.astype(np.int64), total, squares)
-    return tuple(segmented_approvals(decision, group, segment, names=names, frequency=times, reference=reference))
+        columns: tuple[Any, ...] = clustered.decision, clustered.group, clustered.by[column]
+        times = clustered.weights
+    else:
+        counts = dict(sorted(counts.items()))
+        cells = np.stack(list(counts.values()))
+        place, group, decision = np.nonzero(cells[..., 0])
+        count, total, squares = cells[place, group, decision].T
+        columns = decision, group, np.asarray(list(counts), dtype=object)[place]
+        times = RowWeights(count.astype(np.int64), total, squares)
+    return tuple(segmented_approvals(*columns, names=names, frequency=times, reference=reference))
 
 
 def group_table(summary: Summary) -> Table:

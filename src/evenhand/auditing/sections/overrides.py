@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeAlias
 
 import numpy as np
 
@@ -28,6 +28,8 @@ from evenhand.report.tables import (
 )
 
 _NEAR = 0.2  # share of the people who are near the cut-off
+Among: TypeAlias = Literal["below", "above", "near"]
+Decided: TypeAlias = Literal["approved", "declined"]
 _MOST_BANDS, _PEOPLE_PER_BAND = 10, 50
 
 
@@ -51,8 +53,8 @@ class GroupOverrides:
         Bands of the score with both groups and both decisions.
     """
 
-    among: Literal["below", "above", "near"]
-    decision: Literal["approved", "declined"]
+    among: Among
+    decision: Decided
     group: str
     is_reference: bool
     n_people: int
@@ -83,21 +85,16 @@ def group_overrides(
     order = np.argsort(distance, kind="stable")
     upto = np.cumsum(rows.count[order])
     is_near = distance <= distance[order[np.searchsorted(upto, _NEAR * upto[-1])]]
-    overrides = [
-        *_overrides("below", "approved", ~is_above, rows, names, reference),
-        *_overrides("above", "declined", is_above, rows, names, reference),
-        *_overrides("near", "approved", is_near, rows, names, reference),
-    ]
-    return reference, overrides
+    asked: tuple[tuple[Among, Decided, Bools], ...] = (
+        ("below", "approved", ~is_above),
+        ("above", "declined", is_above),
+        ("near", "approved", is_near),
+    )
+    return reference, [row for one in asked for row in _overrides(*one, rows, names, reference)]
 
 
 def _overrides(
-    among: Literal["below", "above", "near"],
-    decision: Literal["approved", "declined"],
-    chosen: Bools,
-    rows: ScoreCounts,
-    names: tuple[str, ...],
-    reference: str,
+    among: Among, decision: Decided, chosen: Bools, rows: ScoreCounts, names: tuple[str, ...], reference: str
 ) -> list[GroupOverrides]:
     if not chosen.any():
         return []
