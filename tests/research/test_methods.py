@@ -16,28 +16,26 @@ from evenhand.metrics.outcomes import auc, equalized_odds_gap, group_outcomes
 from evenhand.research.methods import (
     CEC,
     AdversarialDebiasing,
+    Adversary,
     AgarwalReduction,
+    AverageLogit,
     DisparateImpactRemover,
     FairSHAP,
     HardtPostProcessing,
     LagrangianConstraints,
     Method,
     NetworkSettings,
+    QuantileRepair,
     RepairsTable,
     Unconstrained,
-    make_method,
-    method_names,
-)
-from evenhand.research.methods.inprocessing import (
-    Adversary,
-    AverageLogit,
     WeightedNetwork,
     _network_of,
     adversarial_update,
+    make_method,
+    method_names,
     rate_differences,
+    train_network,
 )
-from evenhand.research.methods.method import train_network
-from evenhand.research.methods.processing import QuantileRepair
 from evenhand.research.paper import PAPER
 
 pytestmark = pytest.mark.integration
@@ -297,7 +295,7 @@ def test_hardt_is_fairlearns_rule_on_the_plain_networks_scores(train_people):
 
 def test_attributions_of_an_average_are_those_of_the_module_as_a_whole(rng):
     from evenhand.attribution import attribute
-    from evenhand.research.methods.inprocessing import _AuditedAverage
+    from evenhand.research.methods import _AuditedAverage
 
     members = [
         train_network(
@@ -359,7 +357,7 @@ def test_multipliers_move_by_the_rates_of_decisions(train_people):
     settings = NetworkSettings(epochs=1, batch_size=len(y), learning_rate=1e-3)
     method = LagrangianConstraints(settings, dual_learning_rate=0.5).fit(X, y, sensitive_features=group)
     x = torch.from_numpy(method.encoder_.transform(X))
-    from evenhand.research.methods.method import new_network, seeded
+    from evenhand.research.methods import new_network, seeded
 
     with seeded(settings), torch.no_grad():
         logits = new_network(x.shape[1], settings)(x[np.random.default_rng(0).permutation(len(y))]).squeeze(-1)

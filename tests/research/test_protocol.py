@@ -18,8 +18,8 @@ from evenhand.research.methods import (
     make_method,
     method_names,
     register_method,
+    train_network,
 )
-from evenhand.research.methods.method import train_network
 from evenhand.research.reproduction import protocol
 from evenhand.research.reproduction import protocol as stacks
 from evenhand.research.reproduction.protocol import (

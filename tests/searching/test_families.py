@@ -15,7 +15,6 @@ from sklearn.preprocessing import StandardScaler
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files import load_model
-from evenhand.searching.candidates import repaired_people
 from evenhand.searching.families import (
     ESTIMATORS,
     FAMILIES,
@@ -26,6 +25,7 @@ from evenhand.searching.families import (
     repaired,
 )
 from evenhand.searching.people import SearchPeople
+from evenhand.searching.run import repaired_people
 from evenhand.searching.space import candidates_of, proxy_drops
 
 from .conftest import search
@@ -107,7 +107,7 @@ def test_fairshap_takes_values_of_matches_and_leaves_finances_labels_and_kinds(p
 
 @pytest.mark.slow
 def test_a_repair_that_takes_long_is_made_once_for_a_fold(given, monkeypatch):
-    from evenhand.searching import candidates as estimators
+    from evenhand.searching import run as estimators
 
     made = []
 

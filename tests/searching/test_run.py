@@ -11,7 +11,7 @@ import evenhand as eh
 from evenhand.auditing.history.records import audit_metrics
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.names import METRICS, SEARCHED
-from evenhand.searching import candidates as networks
+from evenhand.searching import run as networks
 from evenhand.training import TrainingDivergedError
 
 from .conftest import QUICK, search

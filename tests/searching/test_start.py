@@ -21,9 +21,9 @@ from sklearn.preprocessing import KBinsDiscretizer, QuantileTransformer, Standar
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.trees import read_trees
-from evenhand.searching.candidates import fit_estimator
 from evenhand.searching.families import learning_of, signs_in_trees
 from evenhand.searching.people import SearchPeople
+from evenhand.searching.run import fit_estimator
 from evenhand.searching.space import candidates_of, read_start
 
 from .conftest import search

@@ -1,31 +1,400 @@
-"""The search for an alternative model: many candidates, one choice, and a reason why each other was not chosen."""
+"""The search for an alternative model: many candidates, one choice, and a reason why each other was not chosen.
+
+Candidates are trained and scored on the folds block by block; finished blocks are kept on disk. Networks are trained in
+stacks, on all folds at once; the models of libraries one by one, each on one thread.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from threading import Lock
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 
-from evenhand.exceptions import InvalidInputError
+from evenhand.arrays import Floats, Ints
+from evenhand.exceptions import DataFileError, InvalidInputError
+from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.identity import fingerprint_plain
 from evenhand.inputs.validation import moved_keywords
-from evenhand.metrics.names import metric_of
-from evenhand.searching.candidates import BlockStore, Evaluator, Scored, check_seen, collate
+from evenhand.metrics.names import SEARCHED, metric_of
 from evenhand.searching.choice import ChoiceRule, effects_in, parse_constraint
 from evenhand.searching.confirming import Confirmation, confirm
-from evenhand.searching.families import FamilyName
+from evenhand.searching.families import (
+    ESTIMATORS,
+    QUICK_REPAIRS,
+    FamilyName,
+    Training,
+    held_to_one_thread,
+    kept_columns,
+    repaired,
+)
 from evenhand.searching.options import DEFAULT_KEEP, SearchOptions, SearchSettings
-from evenhand.searching.people import SearchPeople
+from evenhand.searching.people import ComparedFold, SearchPeople
 from evenhand.searching.result import SearchResult
-from evenhand.searching.scoring import Metrics
+from evenhand.searching.scoring import Metrics, is_signed_gap, score_model, score_stack, with_sizes
 from evenhand.searching.space import Candidate, Space, candidates_of, family_names, proxy_drops, read_start
 from evenhand.searching.stopping import Stopping
 from evenhand.system import __version__
+from evenhand.system.files import json_ready, write_text
 from evenhand.system.terminal import progress
+from evenhand.system.threads import in_order, n_cores, on_this_core
+from evenhand.training import StackedNetwork, Trainer, TrainingData, TrainingDivergedError, TrainingSettings
+from evenhand.training.classifier import CECClassifier
 from evenhand.training.engine.loop import device_of
+from evenhand.training.folds import stack_tables
+
+_FORMAT = "evenhand-search-block"
+
+# Members trained together: as many as fill a device, and few enough that a stopped search loses little.
+_MEMBERS_PER_BLOCK = {"cpu": 40, "cuda": 3_000}
+
+_SHARED = ("hidden", "dropout", "batch_size", "n_steps", "method", "cec_every", "least_explained")
+
+Trained: TypeAlias = tuple[float, float, float, int]
+"""cec_weight, equalized_odds_weight, learning_rate and seed of a model."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Metrics of one candidate, trained with one seed, on one fold; NaN if a metric could not be estimated.
+
+    Attributes
+    ----------
+    candidate
+        Its key.
+    fold, seed
+        Numbers of the fold and the seed.
+    metrics
+        By name; empty if training failed.
+    note
+        Why training failed, if it did.
+    """
+
+    candidate: str
+    fold: int
+    seed: int
+    metrics: dict[str, float]
+    note: str = ""
+
+
+def collate(
+    scored: Sequence[Scored], candidates: Sequence[Candidate], settings: SearchSettings, features: Sequence[str]
+) -> tuple[dict[str, Floats], dict[str, Floats], dict[int, str]]:
+    """Metrics of candidates from the metrics of their models in each fold and for each seed.
+
+    Returns metrics by name, of shape (n_candidates, n_folds), averaged over seeds, NaN if one could not be estimated;
+    signed gaps of scores by `gap_name`, of the same shape; and why a candidate has no metrics, by its number.
+
+    Parameters
+    ----------
+    scored
+        A row for each model.
+    candidates, settings
+        What was trained, and on how many folds and seeds.
+    features
+        Names of the table's columns.
+    """
+    number = {candidate.key: candidate.number for candidate in candidates}
+    names = dict.fromkeys([*SEARCHED, *(name for row in scored for name in row.metrics)])
+    if settings.payoff is None:
+        del names["profit"]
+    sums = {name: np.zeros((len(candidates), settings.folds)) for name in names}
+    notes: dict[int, list[str]] = defaultdict(list)
+    for row in scored:
+        k = number[row.candidate]
+        if row.note:
+            notes[k].append(row.note)
+        for name, values in sums.items():
+            values[k, row.fold] += row.metrics.get(name, np.nan) / settings.seeds
+    gaps = {name: values for name, values in sums.items() if is_signed_gap(name)}
+    metrics = with_sizes(sums, {name: values.mean(1) for name, values in gaps.items()}, features)
+    return metrics, gaps, {k: of_one[0] for k, of_one in notes.items()}
+
+
+class BlockStore:
+    """A folder with one file for each finished block; without a folder, nothing is kept.
+
+    Parameters
+    ----------
+    folder
+        The folder; None to keep nothing.
+    run
+        Fingerprint of data and settings. Blocks of other runs may be in the same folder and are left alone.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> store = BlockStore(tempfile.mkdtemp(), "run")
+    >>> store.write("first", [Scored("a", 0, 0, {"auc": 0.8})])
+    >>> store.read("first")[0].metrics
+    {'auc': 0.8}
+    >>> store.read("second") is None
+    True
+    """
+
+    def __init__(self, folder: str | os.PathLike[str] | None, run: str) -> None:
+        self._folder = None if folder is None else Path(folder)
+        self._run = run
+
+    def read(self, block: str) -> list[Scored] | None:
+        """Results of a block, or None if it is not finished.
+
+        Raises
+        ------
+        DataFileError
+            If the file cannot be read.
+        """
+        path = self._path(block)
+        if path is None or not path.is_file():
+            return None
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            if data["format"] != _FORMAT or data["run"] != self._run or data["block"] != block:
+                raise ValueError("it contains a different block")
+            results = [Scored(**row) for row in data["results"]]
+            for row in results:
+                row.metrics.update({name: math.nan for name, value in row.metrics.items() if value is None})
+            return results
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataFileError(f"{path} is not a block of this search ({error}): remove the file.") from error
+
+    def write(self, block: str, results: list[Scored]) -> None:
+        """Keep a finished block, whole or not at all."""
+        path = self._path(block)
+        if path is None:
+            return
+        rows = [json_ready(asdict(row)) for row in results]
+        content = json.dumps({"format": _FORMAT, "run": self._run, "block": block, "results": rows}, allow_nan=False)
+        write_text(path, content)
+
+    def _path(self, block: str) -> Path | None:
+        return None if self._folder is None else self._folder / f"search-{self._run}-{block}.json"
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluator:
+    """Trains candidates, on the folds of a search to measure them or on everyone searched on, and keeps the models.
+
+    Attributes
+    ----------
+    people, settings
+        Everyone, and how candidates are evaluated.
+    folds
+        The folds.
+    device
+        Where networks are trained.
+    """
+
+    people: SearchPeople
+    settings: SearchSettings
+    folds: Sequence[ComparedFold]
+    device: torch.device
+    _repaired: dict[tuple[Any, ...], Training] = field(default_factory=dict, init=False, repr=False)
+    _fitted: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    _turn: Lock = field(default_factory=Lock, init=False, repr=False)
+
+    def results(self, candidates: Sequence[Candidate], store: BlockStore) -> Iterator[list[Scored]]:
+        """Results of every block of candidates, in the same order whether read or computed."""
+
+        def kept(block: Sequence[Candidate], score: Callable[[Sequence[Candidate]], list[Scored]]) -> list[Scored]:
+            name = fingerprint_plain([candidate.key for candidate in block])
+            results = store.read(name)
+            if results is None:
+                results = score(block)
+                store.write(name, results)
+            return results
+
+        # A stack is trained on all cores or on a GPU, so these blocks run one after the other.
+        for block in self.stacks(candidates):
+            yield kept(block, self.score_networks)
+        others = [(candidate,) for candidate in candidates if candidate.family != "network"]
+        if others:
+            with held_to_one_thread():
+                yield from in_order(
+                    lambda one: kept(one, self.score_estimator), others, self.settings.n_jobs or n_cores()
+                )
+
+    @cached_property
+    def _encoder(self) -> TableEncoder:
+        return self.people.encoder(self.settings.encoding)
+
+    @property
+    def places(self) -> list[tuple[int, int]]:
+        """Every fold with every seed."""
+        return [(fold, seed) for fold in range(len(self.folds)) for seed in range(self.settings.seeds)]
+
+    def stacks(self, candidates: Sequence[Candidate]) -> list[tuple[Candidate, ...]]:
+        """Networks that are trained together: the same blocks for the same candidates, also in a resumed search."""
+        groups: dict[str, dict[Trained, list[Candidate]]] = defaultdict(lambda: defaultdict(list))
+        for candidate in (c for c in candidates if c.family == "network"):
+            p = candidate.parameters
+            objective = p["objective"] if p["cec_weight"] else "none"
+            groups[repr((objective, [p[name] for name in _SHARED]))][_trained(candidate)].append(candidate)
+        n_members = _MEMBERS_PER_BLOCK.get(self.device.type, _MEMBERS_PER_BLOCK["cpu"])
+        per_block = max(1, n_members // len(self.places))
+        blocks = []
+        for models in groups.values():
+            # Models that train for equally long go together.
+            ordered = sorted(models.values(), key=lambda same: max(c.parameters["epochs"] for c in same))
+            for start in range(0, len(ordered), per_block):
+                blocks.append(tuple(c for same in ordered[start : start + per_block] for c in same))
+        return blocks
+
+    def score_networks(self, block: Sequence[Candidate]) -> list[Scored]:
+        """Train and score a block. A candidate whose training diverges is left without metrics, with a note."""
+        models = list(dict.fromkeys(map(_trained, block)))
+        try:
+            return list(self._scored_stack(block, models))
+        except TrainingDivergedError as error:
+            if len(models) == 1:
+                return [
+                    Scored(c.key, *place, {}, f"training diverged: {error}") for c in block for place in self.places
+                ]
+        # Candidates that are one model at different numbers of epochs stay together: it would be trained twice.
+        first = set(models[: len(models) // 2])
+        return [
+            row
+            for is_first in (True, False)
+            for row in self.score_networks([c for c in block if (_trained(c) in first) is is_first])
+        ]
+
+    def _scored_stack(self, block: Sequence[Candidate], models: Sequence[Trained]) -> Iterator[Scored]:
+        members = [(model, fold, seed) for model in models for fold, seed in self.places]
+        place_of = {member: index for index, member in enumerate(members)}
+        epochs = sorted({int(c.parameters["epochs"]) for c in block})
+        trained, tables, seeds = zip(*members, strict=True)
+        cec, odds, rates, own = zip(*trained, strict=True)
+        n_folds, first = len(self.folds), self.settings.random_state
+        shared = {name: block[0].parameters[name] for name in _SHARED}
+        settings = TrainingSettings(
+            table=tables,
+            seed=tuple(first + f + n_folds * (seed + s) for f, seed, s in zip(tables, seeds, own, strict=True)),
+            cec_weight=cec,
+            equalized_odds_weight=odds,
+            learning_rate=rates,
+            objective=block[0].parameters["objective"],
+            epochs=epochs[-1],
+            device=str(self.device),
+            **{**shared, "hidden": tuple(shared["hidden"])},
+        )
+        triples = [fold.triples for fold in self.folds if fold.triples is not None]
+        uses_triples = settings.uses_placebo and any(settings.of_member("cec_weight"))
+        stacks = train_stack(stack_tables(self.folds, triples if uses_triples else None), settings, epochs)
+        layout = stacks[epochs[-1]].layout
+        judged = [(candidate, seed) for candidate in block for seed in range(self.settings.seeds)]
+        for number, fold in enumerate(self.folds):
+            rows = [
+                stacks[int(c.parameters["epochs"])].flat.detach()[place_of[_trained(c), number, seed]]
+                for c, seed in judged
+            ]
+            stack = torch.stack(rows).to(self.device)
+            metrics = score_stack(stack, layout, self._encoder, self.people, fold, self.settings)
+            for (candidate, seed), of_one in zip(judged, metrics, strict=True):
+                yield Scored(candidate.key, number, seed, of_one)
+
+    def score_estimator(self, block: Sequence[Candidate]) -> list[Scored]:
+        """Train and score the one candidate of a block, on one thread; candidates share slow repairs."""
+        (candidate,) = block
+        repair, drop = candidate.parameters["repair"], tuple(sorted(candidate.parameters["drop"]))
+        scored = []
+        with on_this_core():
+            for number, fold in enumerate(self.folds):
+                with nullcontext() if repair in QUICK_REPAIRS else self._turn:
+                    training = self._repaired.get((repair, drop, number))
+                    if training is None:
+                        training = repaired_people(candidate, self.people, fold.train)
+                    if repair not in QUICK_REPAIRS:
+                        self._repaired[repair, drop, number] = training
+                for seed in range(self.settings.seeds):
+                    random_state = self.settings.random_state + candidate.seed + seed
+                    model = ESTIMATORS[candidate.family].fit(candidate.parameters, training, random_state)
+                    metrics = score_model(model, self.people, fold, self.settings)
+                    scored.append(Scored(candidate.key, number, seed, metrics))
+        return scored
+
+    def fit(self, candidate: Candidate) -> Any:
+        """The candidate's model, fitted on everyone searched on."""
+        if candidate.key not in self._fitted:
+            self._fitted[candidate.key] = self._fit(candidate)
+        return self._fitted[candidate.key]
+
+    def _fit(self, candidate: Candidate) -> Any:
+        people, settings, rows = self.people, self.settings, self.people.searched
+        random_state = settings.random_state + candidate.seed
+        if candidate.family != "network":
+            with held_to_one_thread():
+                return fit_estimator(candidate, people, rows, random_state)
+        parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
+        del parameters["seed"]
+        model = CECClassifier(
+            **parameters,
+            financial_features=people.financial_features,
+            encoding=settings.encoding,
+            max_distance=settings.max_distance,
+            device=str(self.device),
+            random_state=random_state,
+        )
+        X = people.table.iloc[rows].reset_index(drop=True)
+        return model.fit(X, people.labels[rows], sensitive_features=people.group_names[rows])
+
+
+def train_stack(data: TrainingData, settings: TrainingSettings, epochs: Sequence[int]) -> dict[int, StackedNetwork]:
+    """Trained stacks by number of epochs; the last number is that of the settings."""
+    trainer, kept = Trainer(data, settings), {}
+
+    def after_epoch(epoch: int, metrics: dict[str, torch.Tensor]) -> None:
+        if epoch + 1 in epochs:
+            kept[epoch + 1] = trainer.network()
+
+    trainer.run(after_epoch)
+    return kept
+
+
+def _trained(candidate: Candidate) -> Trained:
+    p = candidate.parameters
+    return p["cec_weight"], p["equalized_odds_weight"], p["learning_rate"], candidate.seed
+
+
+def fit_estimator(candidate: Candidate, people: SearchPeople, rows: Ints, random_state: int) -> Any:
+    """A candidate's model, fitted on some of the people."""
+    training = repaired_people(candidate, people, rows)
+    return ESTIMATORS[candidate.family].fit(candidate.parameters, training, random_state)
+
+
+def repaired_people(candidate: Candidate, people: SearchPeople, rows: Ints) -> Training:
+    """Some of the people, as training data of a candidate."""
+    X = people.categorized.iloc[rows].reset_index(drop=True)
+    training = Training(X, people.labels[rows], people.groups.codes[rows], people.financial_features)
+    return repaired(candidate.parameters["repair"], training, kept_columns(candidate.parameters, people.columns))
+
+
+def check_seen(candidates: Sequence[Candidate], people: SearchPeople) -> None:
+    """Refuse to drop columns that people are matched on, if the model's file names only the columns it keeps.
+
+    Raises
+    ------
+    InvalidInputError
+        If a candidate drops one.
+    """
+    for candidate in candidates:
+        if candidate.family != "network" and ESTIMATORS[candidate.family].is_native:
+            lost = [name for name in candidate.parameters["drop"] if name in people.financial_features]
+            if lost:
+                raise InvalidInputError(
+                    f"`drop` names {lost}, on which people are matched: an audit needs a model of {candidate.family} "
+                    "to take the financial features. Drop different columns, or match on different ones."
+                )
+
 
 _ROUND = 20  # draws between two looks at the bound on further gains
 _OWN = (

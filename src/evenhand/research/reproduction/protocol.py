@@ -33,8 +33,7 @@ from evenhand.models.explaining import MOST_SEGMENTS, Explainer
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.scoring import joined, score_pairs
-from evenhand.research.methods import Method, RepairsTable, make_method
-from evenhand.research.methods.method import NetworkSettings, logits_of
+from evenhand.research.methods import Method, NetworkSettings, RepairsTable, logits_of, make_method
 from evenhand.research.paper import PAPER
 from evenhand.system.files import json_ready
 from evenhand.system.terminal import progress as shown_progress

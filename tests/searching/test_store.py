@@ -12,7 +12,7 @@ import time
 import pytest
 
 from evenhand.exceptions import DataFileError
-from evenhand.searching.candidates import BlockStore, Scored
+from evenhand.searching.run import BlockStore, Scored
 
 
 def test_a_block_comes_back_as_it_was_written(tmp_path):
