@@ -429,13 +429,33 @@ def _leaf_people(
     Probabilities and decisions bend and jump with finances, so that those at the middle are not those of the leaf: they
     are means over the finances of some in it.
     """
-    leaves, explainer = reference.leaves, reference.leaf_explainer
+    leaves = reference.leaves
     leaf = leaves.leaf(points[chosen], people.labels[chosen])
     kept = (leaf >= 0) & (people.weight[chosen] > 0)
     if max_distance is not None:
         pool_points = reference.placebos.pool.points
         kept &= np.linalg.norm(points[chosen] - pool_points[leaves.row[leaf]], axis=1) <= max_distance
     chosen, leaf = chosen[kept], leaf[kept]
+    blocks = zip(in_blocks(chosen, _BLOCK), in_blocks(leaf, _BLOCK), strict=True)
+    values = np.concatenate([_in_leaves(reference, people, pool, *block, decision_threshold) for block in blocks])
+    return LeafPeople(
+        leaf=leaf.astype(np.int32),
+        group=people.groups.codes[chosen].astype(np.int16),
+        label=people.labels[chosen].astype(np.int8),
+        person=people.identity.person[chosen],
+        weight=people.weight[chosen],
+        bucket=bucket[chosen].astype(np.int16),
+        finances=leaves.scale.transform(points[chosen]),
+        values=values,
+        by={name: codes[chosen].astype(np.int32) for name, codes in by.items()},
+    )
+
+
+def _in_leaves(
+    reference: EvidenceReference, people: People, pool: People, chosen: Ints, leaf: Ints, decision_threshold: float
+) -> NDArray[np.float32]:
+    """Attributions of some people at the middle of their leaves, their sum, and what is averaged over the leaves."""
+    leaves, explainer = reference.leaves, reference.leaf_explainer
     rows, middle = (like(v, pool.x) for v in (chosen, leaves.row[leaf]))
     xp = namespace(pool.x)
     moved = xp.where(reference.is_financial, pool.x[middle], people.x[rows])
@@ -454,17 +474,7 @@ def _leaf_people(
         explainer.model, leaves.members[leaf], people.x[rows], pool.x, reference.is_financial, approved
     )
     values = as_numpy(xp.concat([parts, parts.sum(-1)[:, None], means], axis=-1))
-    return LeafPeople(
-        leaf=leaf.astype(np.int32),
-        group=people.groups.codes[chosen].astype(np.int16),
-        label=people.labels[chosen].astype(np.int8),
-        person=people.identity.person[chosen],
-        weight=people.weight[chosen],
-        bucket=bucket[chosen].astype(np.int16),
-        finances=leaves.scale.transform(points[chosen]),
-        values=values.astype(np.float32),
-        by={name: codes[chosen].astype(np.int32) for name, codes in by.items()},
-    )
+    return values.astype(np.float32)
 
 
 def _columns(scores: PairScores) -> Floats:
