@@ -99,8 +99,9 @@ def correlation_of(influences: Sequence[Floats | None]) -> Floats:
 def correlated_draws(correlation: Floats, rng: np.random.Generator) -> Floats:
     """Distances from 0 of normal draws, in standard deviations, of shape (20,000, n)."""
     eigenvalues, vectors = np.linalg.eigh(correlation)
-    root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
-    drawn: Floats = np.abs(rng.standard_normal((_DRAWS, len(correlation))) @ root.T)
+    # The symmetric root: unlike the vectors, it does not turn around with the last digits of the correlation.
+    root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0)) @ vectors.T
+    drawn: Floats = np.abs(rng.standard_normal((_DRAWS, len(correlation))) @ root)
     return drawn
 
 
