@@ -735,6 +735,16 @@ def test_a_lightgbm_file_that_is_cut_in_its_parameters_is_refused(saved, tmp_pat
         load_model(path)
 
 
+def test_a_lightgbm_file_with_another_line_among_its_parameters_is_refused(saved, tmp_path):
+    """The library reads on from it, beyond the end of the text."""
+    text = saved["lightgbm.txt"][0].read_bytes()
+    path = tmp_path / "model.txt"
+    path.write_bytes(text.replace(b"\n[min_data_in_bin", b"\nleaf_weight=8.9 5.4\n[min_data_in_bin"))
+    assert path.read_bytes() != text
+    with pytest.raises(ModelFileError, match="has a line among its parameters that is none of them"):
+        load_model(path)
+
+
 def test_a_lightgbm_file_with_nul_bytes_is_refused_at_once(saved, tmp_path):
     text = saved["lightgbm.txt"][0].read_bytes()
     path = tmp_path / "model.txt"

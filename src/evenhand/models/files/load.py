@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import tempfile
 import zipfile
 from collections.abc import Callable
@@ -222,6 +223,7 @@ def _read_pickle(file: Path, trust_pickle: bool) -> Any:
         raise ModelFileError(f"{str(file)!r} cannot be read as pickle: {first_line(error)}.") from error
 
 
+_PARAMETER = re.compile(rb"\[\w+: .*\]")  # of LightGBM
 _TOLERANCE = 1e-4  # of margins, over their size: libraries add leaves in float32
 
 
@@ -244,6 +246,9 @@ def read_tree_file(path: Path, library: str) -> Any:
         raise ModelFileError(f"{str(path)!r} is damaged: a text file must not contain NUL bytes.")
     if b"\nparameters:" in content and b"\nend of parameters" not in content:
         raise ModelFileError(f"{str(path)!r} is damaged: its parameters do not come to an end. Copy the file again.")
+    parameters = content.partition(b"\nparameters:")[2].partition(b"\nend of parameters")[0]
+    if any(line and not _PARAMETER.fullmatch(line) for line in parameters.splitlines()):
+        raise ModelFileError(f"{str(path)!r} is damaged: it has a line among its parameters that is none of them.")
     arrays, rest = opened_apart(path, library)
     if "takes_words" in rest:
         return catboost_model(path)
