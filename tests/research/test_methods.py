@@ -129,10 +129,11 @@ def test_what_is_attributed_is_a_differentiable_score_over_the_encoded_table(fit
     X, _, group = (values[:50] for values in test_people)
     model = fitted.audited_model()
     x = model.encode(fitted.audited_table(X, group) if isinstance(fitted, RepairsTable) else X)
-    found = model.attribute(x, torch.zeros_like(x), n_steps=64, method="segments")
+    found = model.attribute(x, np.zeros_like(x), n_steps=64, method="segments")
     assert found.gradients.shape == (50, 4)
     assert float(found.completeness_gap.max()) < 1e-4
-    np.testing.assert_allclose(found.logit.numpy(), model.network(x).detach().reshape(-1).numpy(), rtol=1e-4, atol=1e-5)
+    logit = model.network(torch.as_tensor(x)).detach().reshape(-1).numpy()
+    np.testing.assert_allclose(found.logit, logit, rtol=1e-4, atol=1e-5)
 
 
 def test_fitting_leaves_the_global_random_state_alone(train_people):

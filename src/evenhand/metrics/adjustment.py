@@ -16,6 +16,7 @@ from evenhand.metrics.excess import ROUNDING
 
 _LEVEL = 0.05
 _DRAWS = 20_000
+_SINGULAR = 1e-10  # of an eigenvalue, as a share of the largest
 
 
 def holm(p_values: ArrayLike) -> Floats:
@@ -99,8 +100,10 @@ def correlation_of(influences: Sequence[Floats | None]) -> Floats:
 def correlated_draws(correlation: Floats, rng: np.random.Generator) -> Floats:
     """Distances from 0 of normal draws, in standard deviations, of shape (20,000, n)."""
     eigenvalues, vectors = np.linalg.eigh(correlation)
-    # The symmetric root: unlike the vectors, it does not turn around with the last digits of the correlation.
-    root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0)) @ vectors.T
+    # The symmetric root: unlike the vectors, it does not turn around with the last digits of the correlation. An
+    # eigenvalue that is 0 but for rounding would have a root of 1e-8, in a direction that rounding chose.
+    kept = np.where(eigenvalues > _SINGULAR * eigenvalues[-1:], eigenvalues, 0.0)
+    root = vectors * np.sqrt(kept) @ vectors.T
     drawn: Floats = np.abs(rng.standard_normal((_DRAWS, len(correlation))) @ root)
     return drawn
 

@@ -563,11 +563,10 @@ class AverageLogit(nn.Module):
 class _AuditedAverage(DifferentiableModel):
     """Integrated gradients are linear in the model: those of an average are the average of the members'."""
 
-    def attribute(self, x: Tensor, baseline: Tensor, n_steps: int, method: Integration) -> Attribution:
+    def integrated(self, x: Tensor, baseline: Tensor, n_steps: int, method: Integration) -> Attribution:
         network = self.network
         assert isinstance(network, AverageLogit)
-        with torch.no_grad():
-            parts = [attribute(member, x, baseline, n_steps, method) for member in network.members]
+        parts = [attribute(member, x, baseline, n_steps, method) for member in network.members]
 
         def average(name: str) -> Tensor:
             return torch.stack([getattr(part, name) for part in parts], -1) @ network.weights
