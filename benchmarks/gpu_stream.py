@@ -16,8 +16,6 @@ from bench_scale import audit, write_people
 
 from evenhand.system.threads import n_cores
 
-TARGET = 6.0
-
 
 def timed(source: Path, folder: Path, **settings) -> tuple[float, dict]:
     """Seconds of an audit, and its metrics."""
@@ -40,7 +38,7 @@ def run(people: int = 400_000) -> list[dict]:
         write_people(first, 20_000)
         timed(first, folder, device=device)  # warm up the device
         seconds, metrics = timed(source, folder, device=device)
-        for words, n_jobs in ((f"its {n_cores()} cores", None), ("two of its cores", 2)):
+        for words, n_jobs, target in ((f"its {n_cores()} cores", None, 6.0), ("two of its cores", 2, 8.0)):
             cpu, expected = timed(source, folder, n_jobs=n_jobs)
             apart = max(abs(metrics[metric] - expected[metric]) for metric in ("mean", "placebo", "excess"))
             found.append(
@@ -49,7 +47,7 @@ def run(people: int = 400_000) -> list[dict]:
                     "ours_s": seconds,
                     "theirs_s": cpu,
                     "ratio": cpu / seconds,
-                    "target": TARGET,
+                    "target": target,
                 }
             )
             print(found[-1], file=sys.stderr, flush=True)
