@@ -198,8 +198,9 @@ def where_words(found: dict[str, Any]) -> str:
     """The machine of a result in a line."""
     libraries = ", ".join(f"{name} {version}" for name, version in found["libraries"].items())
     hardware = f"{found['cores']} cores of {found['processor']}" + (f", {found['gpu']}" if found["gpu"] else "")
+    load = f", load {found['load']} at the end" if "load" in found else ""
     return (
-        f"{hardware}, load {found['load']} at the end; Python {found['python']}, {libraries}; commit "
+        f"{hardware}{load}; Python {found['python']}, {libraries}; commit "
         f"{found['commit'] or 'unknown'}, {found['date']}."
     )
 
