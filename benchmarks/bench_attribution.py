@@ -48,12 +48,22 @@ def least_seconds(*jobs, repeats: int = 9) -> list[float]:
     return [min(found) for found in times]
 
 
-def products_alone(n: int, n_steps: int, rows: int = 256):
-    """Only the two matrix products that the paths of n people through [128, 64] cannot avoid."""
+def products_alone(n: int, n_steps: int, d: int = 0, rows: int = 256):
+    """Only the matrix products that the paths of n people through [128, 64] cannot avoid.
+
+    Those of the path are two. With `d` inputs, those at its ends are added: person and baseline times the first
+    weights, and the averaged slopes times their transpose.
+    """
     values, slopes = torch.randn((n_steps + 1) * rows, 128), torch.randn(n_steps * rows, 64)
-    weight = torch.randn(128, 64)
+    weight, first = torch.randn(128, 64), torch.randn(d, 128)
     forward, backward = torch.empty(len(values), 64), torch.empty(len(slopes), 128)
-    for _ in range(n // rows):
+    people, hidden = torch.randn(rows, d), torch.randn(rows, 128)
+    ends, inputs = torch.empty(rows, 128), torch.empty(rows, d)
+    for _ in range(-(-n // rows)):
+        if d:
+            torch.mm(people, first, out=ends)
+            torch.mm(people, first, out=ends)
+            torch.mm(hidden, first.T, out=inputs)
         torch.mm(values, weight, out=forward)
         torch.mm(slopes, weight.T, out=backward)
 
@@ -118,6 +128,14 @@ def _rows() -> list[dict]:
             "target": 120,
         },
     ]
+    rows.append(
+        {
+            "what": "4 segments, if they were only their matrix products, against captum's default rule at 32",
+            "ours_s": median_seconds(lambda: products_alone(2000, 4, d=60), 7),
+            "theirs_s": default_s,
+            "target": None,
+        }
+    )
     rows += [
         {
             "what": f"{n} segments (error {error(ours(n, 'segments')):.3%}) against captum's midpoint rule at 32",
