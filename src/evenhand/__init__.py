@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from evenhand.inputs.tables import read_table
     from evenhand.matching import match_diagnostics, match_pairs
     from evenhand.metrics.cec import assign_regimes, cec_scores
-    from evenhand.models.files import load_model
+    from evenhand.models.files.load import load_model
     from evenhand.research.paper import PAPER
     from evenhand.searching import SearchOptions, SearchResult, search
     from evenhand.system.libraries import show_versions
@@ -118,7 +118,7 @@ _HOME = {
         "inputs.tables": "read_table",
         "matching": "match_diagnostics match_pairs",
         "metrics.cec": "assign_regimes cec_scores",
-        "models.files": "load_model",
+        "models.files.load": "load_model",
         "research.paper": "PAPER",
         "searching.options": "SearchOptions",
         "searching.result": "SearchResult",
@@ -140,7 +140,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'evenhand' has no attribute {name!r}")
     if name == "load_model":
-        import_module("evenhand.models.files").register_reader("evenhand", _read_classifier)
+        import_module("evenhand.models.files.load").register_reader("evenhand", _read_classifier)
     if name in _OF_NETWORKS:
         module = import_module("evenhand.system.libraries").optional_module(_HOME[name], f"`{name}`", "torch", "torch")
     else:

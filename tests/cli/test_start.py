@@ -64,6 +64,15 @@ def test_neither_the_import_nor_the_help_waits_for_a_heavy_library():
 
 
 @pytest.mark.integration
+def test_the_process_that_reads_the_model_starts_before_this_one_imports_heavy_libraries():
+    code = (
+        "import json, sys; from evenhand.cli.options import AuditPlan; AuditPlan();"
+        "print(json.dumps(list(sys.modules)), file=sys.stderr)"
+    )
+    assert not modules_after("-c", code) & HEAVY
+
+
+@pytest.mark.integration
 def test_an_audit_of_a_linear_model_imports_nothing_that_it_does_not_use(tmp_path):
     data = eh.load_dataset("synthetic", n=300)
     data.X.assign(repaid=data.y, sex=data.group).to_csv(tmp_path / "people.csv", index=False)

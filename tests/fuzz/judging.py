@@ -24,7 +24,7 @@ from valid_files import people, table_for
 from evenhand.cli import main
 from evenhand.exceptions import EvenhandError
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.files import load_model
+from evenhand.models.files.load import load_model
 from evenhand.models.files.skops import TRUSTED
 
 __all__ = ["SECONDS", "emptied", "judge_command", "judge_models", "judge_table"]

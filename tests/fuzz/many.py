@@ -34,7 +34,7 @@ from valid_files import people, table_for
 
 import evenhand.cli
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.files import load_model
+from evenhand.models.files.load import load_model
 
 MODELS = [
     *("xgboost.json", "xgboost.ubj", "lightgbm.txt", "catboost.cbm", "catboost.json", "categories.cbm"),

@@ -136,7 +136,7 @@ def _pmml(model: object) -> str:
 def _audits(folder: Path, X: pd.DataFrame, y: np.ndarray, group: np.ndarray) -> None:
     """Two audits that differ in the model, as JSON and as packs."""
     import evenhand as eh
-    from evenhand.models.files import load_model
+    from evenhand.models.files.load import load_model
 
     for name, model in {"first": "network.safetensors", "second": "linear.skops"}.items():
         with warnings.catch_warnings():

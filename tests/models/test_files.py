@@ -41,8 +41,7 @@ from evenhand.cli.jobs import audit_table
 from evenhand.cli.options import AuditPlan
 from evenhand.exceptions import EvenhandError, InvalidInputError, ModelFileError
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.files import load_model
-from evenhand.models.files.load import opened_apart
+from evenhand.models.files.load import load_model, opened_apart
 from evenhand.models.files.skops import imported_skops, is_estimator
 from evenhand.models.onnx import OnnxModel
 

@@ -14,7 +14,7 @@ from sklearn.preprocessing import StandardScaler
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.files import load_model
+from evenhand.models.files.load import load_model
 from evenhand.searching.families import (
     ESTIMATORS,
     FAMILIES,

@@ -14,7 +14,7 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.read_options import option
+from evenhand.inputs.read_options import check_seed, option
 
 _NAME = "`decision_threshold`"
 
@@ -283,8 +283,6 @@ class AuditOptions(ReportOptions):
             )
         _check_unit(self.unit, self.output)
         object.__setattr__(self, "limits", _checked_limits(self.limits))
-        from evenhand.inputs.validation import check_seed  # imports pandas, which --help does not wait for
-
         check_seed(self.random_state)
         if isinstance(self.decision_threshold, Mapping):
             object.__setattr__(self, "decision_threshold", SegmentThresholds.of(self.decision_threshold))

@@ -236,18 +236,26 @@ def audit(
         _audit(plan, data, out)
 
 
+_READ_APART = (".skops", ".json", ".ubj", ".txt", ".cbm", ".onnx", ".pmml")
+
+
 def _reader_of(model: str | None) -> AbstractContextManager[None]:
-    """A process that reads a skops file; it imports scikit-learn while this one imports the audit."""
-    if model is None or not model.lower().endswith(".skops"):
+    """A process that reads a model file; it imports the model's library while this one imports the audit."""
+    extension = Path(model or "").suffix.lower()
+    if extension not in _READ_APART:
         return nullcontext()
     from evenhand.system.processes import ready
 
-    return ready("evenhand.models.files.skops:imported_skops")
+    return ready("evenhand.models.files.worker:prepare", extension)
 
 
 def _audit(plan: AuditPlan, data: TableArgument, out: Path) -> None:
     begun = time.perf_counter()
     with quick_imports():
+        if (plan.model or "").lower().endswith(".skops"):
+            from evenhand.models.files.skops import imported_skops
+
+            imported_skops()  # it searches all modules for functions: before there are many
         from evenhand.cli.jobs import audit_table, stream_table
     in_batches = is_streamed(data, plan)
     check_roles(plan, is_streamed=in_batches)

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from numbers import Real
+from numbers import Integral, Real
 from typing import Any
 
 from evenhand.exceptions import InvalidInputError
@@ -30,6 +30,25 @@ def option(default: Any, text: str, panel: str = "") -> Any:
 def table_option(table: str) -> Any:
     """A field of a dataclass of options that a TOML file has in a table, and the command line has not."""
     return field(default=None, metadata={"table": table})
+
+
+_MOST = 2**31 - 1  # numpy accepts twice as much; folds and draws add to the seed
+
+
+def check_seed(value: object, name: str = "`random_state` (--random-state)") -> int:
+    """A seed that every generator accepts.
+
+    Examples
+    --------
+    >>> check_seed(-1)
+    Traceback (most recent call last):
+    ...
+    evenhand.exceptions.InvalidInputError: `random_state` (--random-state) must be a whole number from 0 to
+    2147483647, got -1.
+    """
+    if not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) <= _MOST:
+        raise InvalidInputError(f"{name} must be a whole number from 0 to {_MOST}, got {value!r}.")
+    return int(value)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from evenhand.arrays import Ints
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.validation import check_seed
+from evenhand.inputs.read_options import check_seed
 
 
 def units_of(clusters: NDArray[np.uint64]) -> Ints:

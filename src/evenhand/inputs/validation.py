@@ -6,7 +6,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import narwhals as nw
@@ -148,25 +147,6 @@ def in_row_order(values: Any, X: Any, name: str) -> Any:
             f"{remedy}."
         )
     return values.reindex(rows)
-
-
-_MOST = 2**31 - 1  # numpy accepts twice as much; folds and draws add to the seed
-
-
-def check_seed(value: object, name: str = "`random_state` (--random-state)") -> int:
-    """A seed that every generator accepts.
-
-    Examples
-    --------
-    >>> check_seed(-1)
-    Traceback (most recent call last):
-    ...
-    evenhand.exceptions.InvalidInputError: `random_state` (--random-state) must be a whole number from 0 to
-    2147483647, got -1.
-    """
-    if not isinstance(value, Integral) or isinstance(value, bool) or not 0 <= int(value) <= _MOST:
-        raise InvalidInputError(f"{name} must be a whole number from 0 to {_MOST}, got {value!r}.")
-    return int(value)
 
 
 _BETWEEN_LETTERS = re.compile(r"(?<=[^\W\d_])[-_\s]+(?=[^\W\d_])")

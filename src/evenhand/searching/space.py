@@ -20,7 +20,7 @@ from evenhand.metrics.outcomes import auc
 from evenhand.metrics.proxies import feature_strengths
 from evenhand.models.dispatch import as_audited_model, input_columns
 from evenhand.models.encoders import flat_steps
-from evenhand.models.files import load_model
+from evenhand.models.files.load import load_model
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.sklearn import is_kind, unwrapped
 from evenhand.searching.families import (

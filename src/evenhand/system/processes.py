@@ -156,15 +156,17 @@ def _end(running: subprocess.Popen[bytes]) -> None:
 
 
 @contextmanager
-def ready(preparation: str) -> Iterator[None]:
+def ready(preparation: str, *arguments: str) -> Iterator[None]:
     """Start the process of the next `run_limited` at once; until it is asked, it calls a function that imports.
 
     Parameters
     ----------
     preparation
-        The function's module and name; it takes no arguments.
+        The function's module and name.
+    *arguments
+        Its arguments.
     """
-    running = _limited(preparation)
+    running = _limited(preparation, *arguments)
     _READY.append(running)
     try:
         yield
@@ -344,8 +346,8 @@ def _main(*way: str) -> None:
         os.dup2(nothing.fileno(), 0)
     os.dup2(2, 1)
     if way:
-        for preparation in way[1:]:
-            _named(preparation)()
+        if way[1:]:
+            _named(way[1])(*way[2:])
         with answers:
             answers.write(answer(asks.read()))
         return

@@ -21,10 +21,11 @@ from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fi
 from evenhand.attribution.baselines import label_group_baselines
 from evenhand.exceptions import InvalidInputError, warn_caller
 from evenhand.inputs.encoding import Encoding, TableEncoder
+from evenhand.inputs.read_options import check_seed
 from evenhand.inputs.splitting import split_people
-from evenhand.inputs.validation import Groups, as_groups, as_table, check_columns, check_seed, in_row_order
+from evenhand.inputs.validation import Groups, as_groups, as_table, check_columns, in_row_order
 from evenhand.matching import MatchingSpace, match_pairs
-from evenhand.models.files import register_reader
+from evenhand.models.files.load import register_reader
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.terminal import progress as shown_progress

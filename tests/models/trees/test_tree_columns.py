@@ -17,7 +17,7 @@ import evenhand as eh
 from evenhand.cli import app
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
 from evenhand.models.dispatch import as_audited_model
-from evenhand.models.files import load_model
+from evenhand.models.files.load import load_model
 
 pytestmark = pytest.mark.integration  # most tests are of whole audits
 

@@ -19,10 +19,9 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 from sklearn import utils
 from sklearn.base import BaseEstimator
@@ -35,7 +34,9 @@ from sklearn.tree._tree import Tree
 
 from evenhand.arrays import as_numpy
 from evenhand.exceptions import EvenhandError, InvalidInputError, ModelFileError, first_line
-from evenhand.models.trees.ensemble import levels
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def check_trees(model: object) -> None:
@@ -128,6 +129,8 @@ def _n_columns(model: Any) -> int:
 
 
 def _is_sound_tree(model: Any) -> bool:
+
+    from evenhand.models.trees.ensemble import levels
 
     tree = getattr(model, "tree_", None)
     if tree is None:  # not fitted
@@ -414,6 +417,8 @@ def _is_checked(model: Any) -> bool:
 
 def _people(model: Any) -> pd.DataFrame | None:
     """People with the columns that the model takes; None if it does not name them, or takes too many."""
+    import pandas as pd
+
     rng = np.random.default_rng(0)
     names = getattr(model, "feature_names_in_", range(int(getattr(model, "n_features_in_", 0))))
     if not 0 < len(names) <= _MOST_COLUMNS:

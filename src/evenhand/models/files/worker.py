@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -15,10 +17,31 @@ import numpy as np
 
 from evenhand.arrays import Floats
 from evenhand.exceptions import ModelFileError, first_line
-from evenhand.models.trees.libraries import catboost_model, read_trees, sigmoid_of, takes_words, word_features
 
 _MISSING = 0.05  # share of values
 _MADE_UP = 512  # people
+
+
+# What it imports to read a file, by extension; JSON is rarely CatBoost's.
+_MODULES = {
+    ".json": ("xgboost", "evenhand.models.trees.libraries"),
+    ".ubj": ("xgboost", "evenhand.models.trees.libraries"),
+    ".txt": ("lightgbm", "evenhand.models.trees.libraries"),
+    ".cbm": ("catboost", "evenhand.models.trees.libraries"),
+    ".onnx": ("evenhand.models.onnx",),
+    ".pmml": ("evenhand.models.pmml",),
+}
+
+
+def prepare(extension: str) -> None:
+    """Import what reads a model file of this extension, while nobody waits for it."""
+    if extension == ".skops":
+        from evenhand.models.files.skops import imported_skops
+
+        imported_skops()
+    for module in _MODULES.get(extension, ()):
+        with suppress(ImportError):  # `read` says what is missing
+            import_module(module)
 
 
 _PACKAGES = {"onnx": "evenhand[onnx]", "pmml": "evenhand[pmml]"}
@@ -70,6 +93,8 @@ def _read_xgboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 def _read_lightgbm(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
     import lightgbm
 
+    from evenhand.models.trees.libraries import sigmoid_of
+
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Ignoring params argument")  # said by some versions, which then are quiet
         booster = lightgbm.Booster(model_file=source, params={"verbose": -1})
@@ -81,6 +106,8 @@ def _read_lightgbm(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
+    from evenhand.models.trees.libraries import catboost_model, takes_words, word_features
+
     model = catboost_model(Path(source))
     if not takes_words(model):
         return _stored(model, lambda people: model.predict(people, prediction_type="RawFormulaVal", thread_count=1))
@@ -104,6 +131,8 @@ def _read_catboost(source: str) -> tuple[dict[str, Any], dict[str, Any]]:
 
 def _stored(model: Any, score: Callable[[Floats], Floats]) -> tuple[dict[str, Any], dict[str, Any]]:
     """A tree ensemble as plain arrays and plain values, with made-up people and the library's scores of them."""
+    from evenhand.models.trees.libraries import read_trees
+
     ensemble = read_trees(model)
     values = {field.name: getattr(ensemble, field.name) for field in fields(ensemble)}
     arrays = {name: value for name, value in values.items() if isinstance(value, np.ndarray)}
