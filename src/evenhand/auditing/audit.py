@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import fields as fields_of
 from dataclasses import replace
 from inspect import signature
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from rich.console import Console
 
+from evenhand.arrays import Floats
 from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch
 from evenhand.auditing.batches import AuditSums, BatchOutput, OneBatch
 from evenhand.auditing.draws import pooled_over_draws, with_first_draw
-from evenhand.auditing.finish import FINISHING_STEPS, finish
 from evenhand.auditing.fitted import (
     Fitted,
     as_seen_by,
@@ -29,14 +31,17 @@ from evenhand.auditing.fitted import (
     settled_options,
     unit_of_weight,
 )
-from evenhand.auditing.identity import reference_hash
+from evenhand.auditing.identity import fingerprint_of, reference_hash, shown_prints
 from evenhand.auditing.options import AuditOptions
-from evenhand.auditing.regressions import regressions_of, wanted_outcomes
+from evenhand.auditing.regressions import wanted_outcomes
+from evenhand.auditing.reservations import reservations_of
 from evenhand.auditing.result import AuditResult
-from evenhand.auditing.sample import PairsInMemory
+from evenhand.auditing.sample import PairsInMemory, PairSource
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.sections import SECTIONS
 from evenhand.auditing.sections.proxies import screened_people
+from evenhand.auditing.summary import Provenance
+from evenhand.auditing.totals import Totals
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
 from evenhand.inputs.identity import fingerprint_numbers
@@ -48,7 +53,7 @@ from evenhand.models.explaining import is_sampled, questions, watched
 from evenhand.models.protocol import AuditedModel
 from evenhand.system.terminal import PATIENCE
 from evenhand.system.terminal import progress as shown_progress
-from evenhand.system.threads import MOST_THREADS, Threads, available_memory, n_cores
+from evenhand.system.threads import MOST_THREADS, Threads, available_memory, n_cores, one_thread_each
 
 
 def audit(
@@ -233,12 +238,7 @@ def audit_seen(
     fitted = Fitted.of(model, options, pool, len(people), scope)
     with _shown_run(fitted, people, is_shown=progress) as (watching, advance):
         batch = audit_batch(watching, people, advance=advance)
-        result = _finished(fitted, batch, notes, advance)
-        if further is not None:
-            gaps = () if result.evidence is None else result.evidence.score_gaps
-            regressions = regressions_of(fitted, batch, further, result.outcome.approvals.reference, gaps)
-            result = replace(result, regressions=regressions)
-        result = extended(result, fitted, batch)
+        result = extended(_finished(fitted, batch, further, notes, advance), fitted, batch)
         return result if people.probabilities is None else pooled_over_draws(result, watching, batch, advance)
 
 
@@ -386,7 +386,11 @@ def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[st
 
 
 def _finished(
-    reference: Fitted, found: BatchFindings, notes: Sequence[str], advance: Callable[[str], None]
+    reference: Fitted,
+    found: BatchFindings,
+    outcomes: Mapping[str, Floats] | None,
+    notes: Sequence[str],
+    advance: Callable[[str], None],
 ) -> AuditResult:
     """The result of an audit in one batch, with the reservations about its data."""
     people, pool = found.people, reference.pool
@@ -400,9 +404,7 @@ def _finished(
     # The last digits of a score may depend on the place of its row.
     hashes = {"scores": fingerprint_numbers(np.sort(output.pairs["score"].round(9)))}
     return finish(
-        reference,
-        batches,
-        output.record,
+        Totals(reference, batches, output.record, found, outcomes),
         PairsInMemory(
             output.pairs,
             people.table,
@@ -416,6 +418,111 @@ def _finished(
         notes=notes,
         advance=advance,
     )
+
+
+FINISHING_STEPS = len(SECTIONS)
+"""Number of steps that `finish` reports."""
+
+
+@one_thread_each()
+def finish(
+    totals: Totals,
+    source: PairSource,
+    *,
+    n_reference: int | None,
+    hashes: Mapping[str, str],
+    files: Mapping[str, str] | None = None,
+    notes: Sequence[str] = (),
+    stream: Mapping[str, Any] | None = None,
+    folder: Path | None = None,
+    advance: Callable[[str], None] = lambda step: None,
+) -> AuditResult:
+    """The result of an audit: what each section computes from all batches, and what was audited.
+
+    Parameters
+    ----------
+    totals
+        What the batches add up to.
+    source
+        Where the pairs and their people are stored.
+    n_reference
+        Number of people in the reference; None if the audited people are the reference.
+    hashes
+        SHA-256 of what was read besides the audited people.
+    files
+        Names of the files that were read.
+    notes
+        Reservations about the data, which come last in the result.
+    stream, folder
+        Details of a streamed audit.
+    advance
+        Called with a short text after each of the `FINISHING_STEPS` steps.
+    """
+    settings, scope, sections = totals.fitted.settings, totals.fitted.scope, {}
+    for section in SECTIONS:
+        sections[section.key] = totals.part(section)
+        advance(section.title)
+    provenance = _provenance(totals, n_reference, hashes, files or {})
+    return AuditResult(
+        settings=settings.of_metrics,
+        report=settings.report,
+        provenance=provenance,
+        warnings=(*reservations_of(totals, provenance), *notes),
+        source=source,
+        stream=stream,
+        folder=folder,
+        sections=sections,
+        scope=None if scope.is_whole else scope,
+    )
+
+
+def _provenance(
+    totals: Totals, n_reference: int | None, hashes: Mapping[str, str], files: Mapping[str, str]
+) -> Provenance:
+    """What was audited."""
+    sums, fitted = totals.sums, totals.fitted
+    pool, scope, n_people = fitted.pool, fitted.scope, int(sums.n_people.sum())
+    prints = shown_prints(sums.prints, [str(column) for column in pool.table.columns])
+    is_bad = fitted.settings.favorable == "low" and fitted.settings.unit is None
+    favorable = ["0" if is_bad else "1"] if scope.labels else []
+    columns = {"label": [], "favorable label": favorable, **pool.columns}
+    return Provenance(
+        model=fitted.model.kind,
+        n_people=n_people,
+        n_reference=n_reference,
+        n_features=len(pool.table.columns),
+        groups={name: int(n) for name, n in zip(pool.groups.names, sums.n_people, strict=True)},
+        group_columns=_columns_that_reveal_the_group(sums, n_people),
+        attribution_method=next(iter(sums.methods)) if scope.model else "as given" if scope.attributions else "none",
+        completeness_gap=sums.completeness_gap / sums.moved if sums.moved > 0 else 0.0,
+        attribution_error=_sampling_error(sums),
+        integration_error=fitted.integration_error,
+        n_without_baseline=sums.n_without_baseline,
+        exclusions=dict(totals.merged.exclusions),
+        fingerprint=fingerprint_of(prints, n_people),
+        column_prints=prints,
+        hashes=dict(hashes),
+        columns={role: names for role, names in columns.items() if names},
+        files=dict(files),
+    )
+
+
+def _sampling_error(sums: AuditSums) -> float | None:
+    """Standard error of attributions as a share of their size; None if nothing is sampled."""
+    if sums.error_squares is None:
+        return None
+    return math.sqrt(sums.error_squares / sums.value_squares) if sums.value_squares > 0 else 0.0
+
+
+def _columns_that_reveal_the_group(sums: AuditSums, n_people: int) -> list[str]:
+    """Discrete columns in which each value occurs in only one group."""
+    return [
+        name
+        for name, values in sums.values.items()
+        if values.groups is not None
+        and 1 < len(values.groups) <= n_people // 10
+        and all(len(groups) == 1 for groups in values.groups.values())
+    ]
 
 
 def sensitivity(

@@ -167,10 +167,10 @@ def pooled_over_draws(
     probable = batch.people.probabilities
     if probable is None:
         return first
-    against = first.outcome.approvals.reference
+    against, seed = first.outcome.approvals.reference, reference.settings.random_state
     draws = [_Draw(first.evidence, first.pair_metrics, _estimates(reference, batch, first.evidence, against))]
     for number in range(1, probable.n_draws):
-        drawn = of_draw(batch.people, reference.pool, number, reference.settings.random_state)
+        drawn = of_draw(batch.people, reference.pool, number, seed)
         draws.append(_audited(reference, *drawn, against))
         advance(f"draw {number + 1} of {probable.n_draws}")
     by_name = {key: [draw.estimates[key] for draw in draws] for key in draws[0].estimates}
@@ -182,8 +182,17 @@ def pooled_over_draws(
     evidence = [draw.evidence for draw in draws if draw.evidence is not None]
     return replace(
         first,
-        outcome=_pooled_outcome(first.outcome, pooled, expected),
-        evidence=_pooled_evidence(evidence, by_name, pooled, reference.settings.random_state) if evidence else None,
+        sections={
+            **first.sections,
+            "outcome": _pooled_outcome(first.outcome, pooled, expected),
+            "excess": _pooled_evidence(evidence, by_name, pooled, seed) if evidence else None,
+            "regimes": replace(
+                first.pair_metrics,
+                **_means([draw.pairs for draw in draws], "cec", "input_gap", "reasoning_gap"),
+                regimes={name: pooled[DrawKey(f"regime {name}")].value for name in REGIMES},
+            ),
+            "drawn-groups": drawn_groups,
+        },
         provenance=replace(first.provenance, groups={name: round(n) for name, n in expected.items()}),
         warnings=(
             f"Groups are known as probabilities and were drawn {probable.n_draws} times. Findings, score gaps, "
@@ -193,12 +202,6 @@ def pooled_over_draws(
             "fare differently by group, in the same direction as the groups overall, every difference is understated.",
             *first.warnings,
         ),
-        pair_metrics=replace(
-            first.pair_metrics,
-            **_means([draw.pairs for draw in draws], "cec", "input_gap", "reasoning_gap"),
-            regimes={name: pooled[DrawKey(f"regime {name}")].value for name in REGIMES},
-        ),
-        drawn_groups=drawn_groups,
     )
 
 

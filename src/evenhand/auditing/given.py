@@ -17,6 +17,7 @@ from evenhand.auditing.reasons import PeopleReasons, reasons_of_codes
 from evenhand.auditing.result import AuditResult
 from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.scope import DECISION_UNIT, Scope
+from evenhand.auditing.sections.reasons import Reasons as ReasonsGiven
 from evenhand.auditing.triples import compared_people
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
@@ -85,7 +86,7 @@ def with_given_reasons(
         reason_table=declined.table(names, people),
         reason_codes=(declined.codes, declined.codes),
     )
-    return replace(result, source=source, reason_codes=reasons)
+    return replace(result, source=source, sections={**result.sections, ReasonsGiven.key: reasons})
 
 
 _HALF = 0.5  # default probability from which a decision is favorable

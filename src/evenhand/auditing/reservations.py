@@ -12,14 +12,18 @@ import pandas as pd
 from evenhand.auditing.batches import AuditSums
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.fitted import Fitted, is_wrong_way_round
-from evenhand.auditing.reasons import Reasons
-from evenhand.auditing.sections.pairs import PairMetrics
+from evenhand.auditing.sections.drawn import Weighting, Weights
+from evenhand.auditing.sections.evidence import Excess, Features
+from evenhand.auditing.sections.matching import Matching
+from evenhand.auditing.sections.outcome import Outcome, Outcomes
+from evenhand.auditing.sections.pairs import PairMetrics, Pairs
+from evenhand.auditing.sections.reasons import Reasons
 from evenhand.auditing.summary import Provenance
+from evenhand.auditing.totals import Totals
 from evenhand.exceptions import warn_caller
 from evenhand.inputs.checking import SMALL_GROUP, ColumnCheck, Sign, check_table, extreme_end, few_sentences
 from evenhand.inputs.names import protected_characteristic, suggests
 from evenhand.inputs.people import People
-from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.validation import MOST_GROUPS
 from evenhand.matching import MatchDiagnostics
 from evenhand.metrics.estimate import Estimate
@@ -92,23 +96,21 @@ _PROTECTED = "protected characteristic"
 _OTHER_SIGNS = ("extreme value", "place", "sentinel", "known after the decision")
 
 
-def reservations_of(
-    sums: AuditSums,
-    provenance: Provenance,
-    reference: Fitted,
-    diagnostics: MatchDiagnostics,
-    pairs: PairMetrics,
-    metrics: Mapping[str, Estimate],
-    evidence: Evidence | None,
-) -> list[str]:
+def reservations_of(totals: Totals, provenance: Provenance) -> list[str]:
     """What a careful reader must know before using the metrics; the serious ones are also Python warnings."""
+    sums, reference = totals.sums, totals.fitted
+    diagnostics: MatchDiagnostics = totals.part(Matching)
+    pairs: PairMetrics = totals.part(Pairs)
+    outcome: Outcomes = totals.part(Outcome)
+    evidence: Evidence | None = totals.part(Excess)
+    weighting: Weighting | None = totals.part(Weights)
     pool, scope, financial = reference.pool, reference.scope, reference.settings.financial_features
     labels = pd.Series(pool.labels.astype(float), index=pool.table.index)
     checks, _ = with_associations(check_table(pool.table), pool.table, labels, None, set())
     signs = [(c.name, sign) for c in checks for sign in c.signs if sign.kind != _PROTECTED]
     remarks = [(name, sign.kind, f"The input {sign.sentence(name)}") for name, sign in signs]
     if scope.attributions:  # else it is not known which columns the model uses
-        parts = sums.sections["drivers"].contributions  # people who differ in a used input are explained differently
+        parts = sums.sections[Features.key].contributions  # people who differ in a used input are explained differently
         used = [c for c, part in zip(checks, parts, strict=True) if part > 0 or not parts.any()]
         of_use = [(c.name, sign) for c in used for sign in c.signs if sign.kind == _PROTECTED]
         asked = "ask whether it may, whichever group is audited"
@@ -120,7 +122,7 @@ def reservations_of(
         few_sentences(remark for remark in remarks if remark[1] in kinds)
         for kinds in (_GRAVE_SIGNS, (_PROTECTED, *_OTHER_SIGNS))
     )
-    grave = [*_on_scores(sums, provenance, reference, metrics), *grave_of_inputs]
+    grave = [*_on_scores(sums, provenance, reference, outcome.metrics), *grave_of_inputs]
     other = [*_on_repeated_rows(sums, provenance, pool)]
     if diagnostics.coverage < _LOW_COVERAGE:
         grave.append(f"Only {diagnostics.coverage:.1%} of people have a match in a different group.")
@@ -164,7 +166,8 @@ def reservations_of(
         other += _on_evidence(evidence, has_excess=scope.attributions)
     for message in grave:
         warn_caller(message)
-    return grave + other
+    of_weights = () if weighting is None else weighting.reservations()
+    return [*grave, *other, *_on_reasons(totals, provenance.group_columns), *of_weights]
 
 
 def _on_scores(
@@ -245,18 +248,18 @@ def _on_evidence(evidence: Evidence, *, has_excess: bool) -> Iterator[str]:
         )
 
 
-def reservations_on_reasons(reasons: Reasons, reason_map: ReasonMap, group_columns: Sequence[str]) -> list[str]:
-    """Reasons of declined people that depend on what must not be a reason."""
-    given = dict.fromkeys(row.reason for row in reasons.rates if row.place == "any")
+def _on_reasons(totals: Totals, group_columns: Sequence[str]) -> Iterator[str]:
+    """Reasons of declined people that depend on what must not be a reason; those given most often come first."""
+    given, reason_map = totals.sums.sections[Reasons.key].any.sum(axis=1), totals.fitted.reasons.reason_map
+    reasons = [reason_map.names[code] for code in np.argsort(-given, kind="stable") if given[code]]
     named = [
         f"{feature!r}" if feature == reason else f"{feature!r} ({reason})"
-        for reason in given
+        for reason in reasons
         for feature in reason_map.members(reason)
         if feature in group_columns or protected_characteristic(feature) is not None
     ]
-    if not named:
-        return []
-    return [
-        "Reasons of declined people depend on columns that reveal the group or may themselves be protected "
-        f"characteristics: {', '.join(named)}."
-    ]
+    if named:
+        yield (
+            "Reasons of declined people depend on columns that reveal the group or may themselves be protected "
+            f"characteristics: {', '.join(named)}."
+        )

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -197,6 +197,20 @@ class AuditReport:
         return terminal_summary(self._shown, SECTIONS)
 
 
+T = TypeVar("T")
+
+
+class Part(Generic[T]):
+    """An attribute of a result that one of its sections computed; None if the section has nothing."""
+
+    def __init__(self, key: str) -> None:
+        self.key = key
+
+    def __get__(self, result: AuditResult, kind: type) -> T:
+        part: T = result.sections[self.key]
+        return part
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class AuditResult(AuditReport):
     """Result of `audit` and of `audit_stream`.
@@ -241,30 +255,31 @@ class AuditResult(AuditReport):
     reason_codes
         Reasons of declined people: how often each is given to which group, and how many comparable people share.
     sections
-        What further sections computed, by their keys in the summary.
+        What every section computed, by its key; None where it has nothing.
     report
         What the report calls things, as far as it is given: see `ReportOptions`.
     """
 
-    features: pd.DataFrame
-    outcome: Outcomes
-    matching: MatchDiagnostics
-    evidence: Evidence | None
-    proxies: ProxyScreen | None
     settings: Mapping[str, Any]
     provenance: Provenance
     warnings: tuple[str, ...]
-    pair_metrics: PairMetrics
     source: PairSource
+    sections: Mapping[str, Any]
     stream: Mapping[str, Any] | None = None
     folder: Path | None = None
     scope: Scope | None = None
-    regressions: Regressions | None = None
-    weighting: Weighting | None = None
-    drawn_groups: Mapping[str, Any] | None = None
-    reason_codes: Reasons | None = None
-    sections: Mapping[str, Any] = field(default_factory=dict)
     report: Mapping[str, Any] = field(default_factory=dict)
+
+    features = Part[pd.DataFrame]("drivers")
+    outcome = Part[Outcomes]("outcome")
+    matching = Part[MatchDiagnostics]("matching")
+    evidence = Part[Evidence | None]("excess")
+    proxies = Part[ProxyScreen | None]("proxies")
+    pair_metrics = Part[PairMetrics]("regimes")
+    regressions = Part[Regressions | None]("regressions")
+    weighting = Part[Weighting | None]("weights")
+    drawn_groups = Part[Mapping[str, Any] | None]("drawn-groups")
+    reason_codes = Part[Reasons | None]("reasons-given")
 
     @cached_property
     def pairs(self) -> pd.DataFrame:
@@ -412,71 +427,24 @@ class AuditResult(AuditReport):
     @cached_property
     def _summary(self) -> Mapping[str, Any]:
         """What every output is made from; never changed."""
-        pairs, evidence = self.pair_metrics, self.evidence
         summary: dict[str, Any] = {
             "schema": SCHEMA,
             "versions": library_versions(),
             "settings": dict(self.settings),
             "data": asdict(self.provenance),
-            "cec": self._cec(),
-            "regimes": dict(pairs.regimes),
-            "reasons": None if self.reason_codes is None else self.reason_codes.to_dict(),
-            "outcome": {**self.outcome.to_dict(), "pfr": pairs.flips},
-            "matching": self.matching.to_dict(),
-            "features": self.features.to_dict("records"),
-            "evidence": None if evidence is None else evidence.to_dict(),
-            "proxies": None if self.proxies is None else self.proxies.to_dict(),
-            "distributions": dict(pairs.distributions),
             "warnings": list(self.warnings),
+            **dict.fromkeys(("reasons", "evidence", "proxies")),  # null rather than absent
         }
-        if evidence is not None:
-            summary["score_gaps"] = [gap.to_dict() for gap in evidence.score_gaps]
-            summary["score_gap"] = evidence.largest_score_gap.metrics
-            if evidence.segment_gaps:
-                summary["segment_gaps"] = [gap.to_dict() for gap in evidence.segment_gaps]
-            if evidence.influences is not None:
-                summary["influences"] = evidence.influences.to_dict()
+        for section in SECTIONS:
+            if (part := self.sections.get(section.key)) is not None:
+                for key, value in section.summary(part).items():
+                    summary[key] = {**summary[key], **value} if summary.get(key) else value
         if self.scope is not None:
             summary["scope"] = self.scope.to_dict()
-        if self.regressions is not None:
-            summary["regressions"] = self.regressions.to_dict()
-        summary |= {
-            **{key: asdict(found) for key, found in self.sections.items()},
-            **({} if self.stream is None else {"stream": dict(self.stream)}),
-            **({} if self.weighting is None else {"weighting": asdict(self.weighting)}),
-            **({} if self.drawn_groups is None else {"drawn_groups": self.drawn_groups}),
-        }
+        if self.stream is not None:
+            summary["stream"] = dict(self.stream)
         findings = [finding.to_dict() for finding in findings_of(summary)]
         return with_words({**summary, "findings": findings}, self.report)
-
-    def _cec(self) -> dict[str, Any]:
-        pairs, found = self.pair_metrics, self.evidence
-        metrics: dict[str, Any] = {
-            "mean": pairs.cec,
-            "median": pairs.cec_median,
-            "p90": pairs.cec_p90,
-            "input_gap": pairs.input_gap,
-            "reasoning_gap": pairs.reasoning_gap,
-            "n_pairs": pairs.n_pairs,
-            "n_negligible": pairs.n_negligible,
-            "by_group": dict(pairs.cec_by_group),
-        }
-        if found is not None:
-            metrics |= {
-                "placebo": found.placebo_mean,
-                "excess": found.cec.value,
-                "excess_ci": [found.cec.low, found.cec.high],
-                "p_value": found.cec.p_value,
-                "excess_balanced": found.balanced.value,
-                "excess_balanced_ci": [found.balanced.low, found.balanced.high],
-                "excess_balanced_p_value": found.balanced.p_value,
-                "weighing_excess": found.reasoning_gap.value,
-                "weighing_ci": [found.reasoning_gap.low, found.reasoning_gap.high],
-                "weighing_p_value": found.reasoning_gap.p_value,
-                "input_gap_excess": found.input_gap.value,
-                "regime_b_excess": found.regime_b.value,
-            }
-        return metrics
 
     @cached_property
     def _labeled(self) -> LabeledPairs:

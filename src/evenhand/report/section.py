@@ -191,7 +191,7 @@ class Section:
     key, title
         Id and heading on the page. `key` is also the summary's key of what `of` returns.
     reads
-        A key of the summary without which the section is absent.
+        A key of the summary without which the section is absent: that of what `of` returns, if it is not `key`.
     needs
         What must have been given, as in `lacking`; else the section is absent, and the scope says why.
     charts, prose, words
@@ -227,14 +227,18 @@ class Section:
         """What the section adds up over batches of people (`arrays.Sums`), from one of them; None for nothing."""
         return None
 
-    def of(self, reference: Any, sums: Any) -> Any:
-        """What the section adds to the result, from what was fitted and the sums over all batches; None for nothing."""
+    def of(self, totals: Any) -> Any:
+        """What the section adds to the result, from all batches (`auditing.totals.Totals`); None for nothing."""
         return None
+
+    def summary(self, part: Any) -> Mapping[str, Any]:
+        """What it adds to the summary, by key, from what `of` returned; sections may add to the same key."""
+        return {self.reads or self.key: part.to_dict()}
 
     @property
     def schema(self) -> Mapping[str, Any]:
         """JSON Schema of the section's keys in the summary, by key."""
-        return {} if self.result is None else {self.key: schema_of(self.result)}
+        return {} if self.result is None else {self.reads or self.key: schema_of(self.result)}
 
     def is_possible(self, scope: Any) -> bool:
         """Whether what was given allows the section: what it does not allow is not computed."""

@@ -3,8 +3,7 @@
 from typing import Any
 
 from evenhand.auditing.sections.drawn import DrawnGroups, Weights
-from evenhand.auditing.sections.evidence import Excess, Sensitivity
-from evenhand.auditing.sections.features import Features
+from evenhand.auditing.sections.evidence import Excess, Features, Sensitivity
 from evenhand.auditing.sections.matching import Matching
 from evenhand.auditing.sections.outcome import Outcome
 from evenhand.auditing.sections.overrides import Overrides

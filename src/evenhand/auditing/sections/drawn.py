@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from evenhand.auditing.batches import AuditSums
-from evenhand.metrics.estimate import effective_number_of_people
+from evenhand.auditing.totals import Totals
+from evenhand.metrics.estimate import Plain, effective_number_of_people
 from evenhand.metrics.names import METRICS
 from evenhand.report.formatting import is_number
 from evenhand.report.section import Section, Summary
@@ -39,7 +39,7 @@ class GroupWeight:
 
 
 @dataclass(frozen=True)
-class Weighting:
+class Weighting(Plain):
     """The sampling weights of an audit.
 
     Attributes
@@ -54,25 +54,6 @@ class Weighting:
     n_counted: int
     n_effective: float
     groups: tuple[GroupWeight, ...]
-
-    @classmethod
-    def of(cls, sums: AuditSums, names: tuple[str, ...]) -> Weighting:
-        """Compute the weights from the sums over all people."""
-        counted, total, squares = sums.weights.T
-        worth = effective_number_of_people(total, squares)
-        groups = tuple(
-            GroupWeight(
-                group=name,
-                n_people=int(sums.n_people[code]),
-                n_counted=int(counted[code]),
-                n_effective=float(worth[code]),
-                share=float(total[code] / total.sum()),
-                share_of_sample=float(counted[code] / counted.sum()),
-            )
-            for code, name in enumerate(names)
-        )
-        everyone = effective_number_of_people(total.sum(), squares.sum())
-        return cls(int(sums.n_people.sum()), int(counted.sum()), float(everyone), groups)
 
     def reservations(self) -> Iterator[str]:
         """What a reader must know about the weights."""
@@ -99,6 +80,26 @@ class Weights(Section):
         "refer to the population; numbers of people and standard errors refer to the sample. Unequal weights carry "
         "less information than equal ones: the effective number of people says how much."
     )
+
+    def of(self, totals: Totals) -> Weighting | None:
+        pool, n_people = totals.fitted.pool, totals.sums.n_people
+        if pool.sample_weight is None:
+            return None
+        counted, total, squares = totals.sums.weights.T
+        worth = effective_number_of_people(total, squares)
+        groups = tuple(
+            GroupWeight(
+                group=name,
+                n_people=int(n_people[code]),
+                n_counted=int(counted[code]),
+                n_effective=float(worth[code]),
+                share=float(total[code] / total.sum()),
+                share_of_sample=float(counted[code] / counted.sum()),
+            )
+            for code, name in enumerate(pool.groups.names)
+        )
+        everyone = effective_number_of_people(total.sum(), squares.sum())
+        return Weighting(int(n_people.sum()), int(counted.sum()), float(everyone), groups)
 
     def tables(self, summary: Summary) -> Sequence[Table]:
         weighting = summary["weighting"]
@@ -214,6 +215,9 @@ class DrawnGroups(Section):
         "draw. Thresholding counts people in their most likely group and leaves out the uncertain; weighting counts "
         "everyone in every group by probability; the last column is correct if outcomes depend on the group alone."
     )
+
+    def summary(self, part: Mapping[str, Any]) -> Mapping[str, Any]:
+        return {"drawn_groups": part}
 
     def paragraphs(self, summary: Summary) -> Sequence[str]:
         return (self.prose, *summary["drawn_groups"]["sentences"])

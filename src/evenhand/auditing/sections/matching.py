@@ -9,7 +9,9 @@ import altair as alt
 import numpy as np
 
 from evenhand.auditing.batch import BatchFindings
-from evenhand.matching import MatchSums
+from evenhand.auditing.totals import Totals
+from evenhand.matching import MatchDiagnostics, MatchSums
+from evenhand.matching.diagnostics import QUANTILES
 from evenhand.report.drawing import (
     MOST_FEATURES,
     STEP,
@@ -197,6 +199,13 @@ class Matching(Section):
 
     def sums(self, batch: BatchFindings) -> MatchSums:
         return MatchSums.of(batch.pairs, batch.points, batch.fitted.matcher.points, batch.people.sample_weight)
+
+    def of(self, totals: Totals) -> MatchDiagnostics:
+        matcher, sums = totals.fitted.matcher, totals.sums.sections[self.key]
+        distances = dict(zip(QUANTILES, totals.quantiles("distance", QUANTILES), strict=True))
+        people = matcher.points, matcher.groups, matcher.group_names, matcher.space, totals.fitted.pool.sample_weight
+        found: MatchDiagnostics = sums.diagnostics(distances, *people)
+        return found
 
     def facts(self, summary: Summary) -> Sequence[tuple[str, str]]:
         found, reuse = summary["matching"], summary["matching"]["reuse"]

@@ -12,9 +12,10 @@ import numpy as np
 from scipy import special
 
 from evenhand.arrays import Floats
-from evenhand.auditing.batches import AuditSums, ClusteredPeople, ScoreCounts
+from evenhand.auditing.batches import ClusteredPeople, ScoreCounts
 from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.auditing.scope import Scope
+from evenhand.auditing.totals import Totals
 from evenhand.metrics import disparity
 from evenhand.metrics.disparity import (
     FOUR_FIFTHS,
@@ -115,8 +116,9 @@ class Outcomes:
         return {**{name: metric["value"] for name, metric in metrics.items()}, "notes": notes, **parts}
 
 
-def outcome_of(fitted: Fitted, sums: AuditSums) -> Outcomes:
+def _outcomes(totals: Totals) -> Outcomes:
     """What the model decides, by group: as much of it as can be found from what was given."""
+    fitted, sums = totals.fitted, totals.sums
     rows, settings, names, scope = sums.rows, fitted.settings, fitted.pool.groups.names, fitted.scope
     favorable, lost, chosen = settings.favorable or "high", scope.not_possible, settings.reference_group
     labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.weights
@@ -767,6 +769,9 @@ class Outcome(Section):
         "The model's decisions by group, without matching: the tables of a fair-lending file. Differences in "
         "outcomes can have many reasons. They say nothing about reasoning, and reasoning says nothing about them."
     )
+
+    def of(self, totals: Totals) -> Outcomes:
+        return _outcomes(totals)
 
     def tables(self, summary: Summary) -> Sequence[Table]:
         return (approval_table(summary), *([attribute_table(summary)] if summary["outcome"].get("attributes") else []))

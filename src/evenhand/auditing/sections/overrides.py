@@ -10,10 +10,11 @@ from typing import ClassVar, Literal, TypeAlias
 import numpy as np
 
 from evenhand.arrays import Bools, Floats, Ints
-from evenhand.auditing.batches import AuditSums, ScoreCounts
-from evenhand.auditing.fitted import Fitted, own_score
+from evenhand.auditing.batches import ScoreCounts
+from evenhand.auditing.fitted import own_score
+from evenhand.auditing.totals import Totals
 from evenhand.metrics.disparity import approval_disparity, segmented_approvals
-from evenhand.metrics.estimate import Estimate, not_estimable
+from evenhand.metrics.estimate import Estimate, Plain, not_estimable
 from evenhand.report.section import Section, Summary
 from evenhand.report.tables import (
     NOTE,
@@ -68,7 +69,7 @@ class GroupOverrides:
 
 
 @dataclass(frozen=True)
-class OverridesFound:
+class OverridesFound(Plain):
     """Overrides of all groups, the cut-off in the model's own score, and the reference group."""
 
     cut_off: float
@@ -180,12 +181,12 @@ class Overrides(Section):
         "near the cut-off": "The fifth of all people whose scores are closest to the cut-off.",
     }
 
-    def of(self, reference: Fitted, sums: AuditSums) -> OverridesFound | None:
-        pool, settings = reference.pool, reference.settings
+    def of(self, totals: Totals) -> OverridesFound | None:
+        pool, settings = totals.fitted.pool, totals.fitted.settings
         if pool.decisions is None or pool.cut_offs is not None:
             return None
-        names, cut_off = pool.groups.names, reference.approval_threshold
-        against, groups = group_overrides(sums.rows, names, cut_off, settings.reference_group)
+        names, cut_off = pool.groups.names, settings.approval_threshold
+        against, groups = group_overrides(totals.sums.rows, names, cut_off, settings.reference_group)
         shown = own_score(cut_off, settings.favorable or "high", settings.unit)
         return OverridesFound(float(shown), against, tuple(groups))
 

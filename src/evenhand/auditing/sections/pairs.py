@@ -18,6 +18,7 @@ from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.batches import AuditSums, sums_by_code
 from evenhand.auditing.fitted import own_score
 from evenhand.auditing.scope import Scope
+from evenhand.auditing.totals import Totals
 from evenhand.metrics.cec import REGIMES
 from evenhand.report.drawing import (
     chart_of,
@@ -550,6 +551,32 @@ class Pairs(Section):
 
     def sums(self, batch: BatchFindings) -> PairSums:
         return PairSums.of(batch)
+
+    def is_possible(self, scope: Scope) -> bool:
+        return True  # some of its numbers are known even if regimes are not
+
+    def of(self, totals: Totals) -> PairMetrics:
+        median, p90 = totals.quantiles("cec", (0.5, 0.9))
+        pool, scope = totals.fitted.pool, totals.fitted.scope
+        is_weighted = pool.sample_weight is not None
+        return PairMetrics.of(totals.sums, pool.groups.names, (median, p90), scope, is_weighted=is_weighted)
+
+    def summary(self, part: PairMetrics) -> Mapping[str, Any]:
+        return {
+            "cec": {
+                "mean": part.cec,
+                "median": part.cec_median,
+                "p90": part.cec_p90,
+                "input_gap": part.input_gap,
+                "reasoning_gap": part.reasoning_gap,
+                "n_pairs": part.n_pairs,
+                "n_negligible": part.n_negligible,
+                "by_group": part.cec_by_group,
+            },
+            "regimes": part.regimes,
+            "outcome": {"pfr": part.flips},
+            "distributions": part.distributions,
+        }
 
     def paragraphs(self, summary: Summary) -> Sequence[str]:
         return (self.prose.replace(" who has the same label", "") if lacking(summary, "labels") else self.prose,)

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import altair as alt
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.arrays import person_hash
-from evenhand.auditing.batches import FinishedBatches
+from evenhand.auditing.totals import Totals
 from evenhand.inputs.identity import hash_rows
 from evenhand.metrics.proxies import ProxyScreen, predicted_group, proxy_screen
 from evenhand.report.drawing import MOST_FEATURES, NothingToDrawError, forest
@@ -30,33 +28,6 @@ def screened_people(person: NDArray[np.int64], random_state: int) -> NDArray[np.
         return np.arange(len(person))
     order = np.argsort(person_hash(person, random_state), kind="stable")[:PROXY_PEOPLE]
     return order[np.argsort(person[order])]
-
-
-def screen_for_proxies(
-    batches: FinishedBatches, numbers: Sequence[int], names: tuple[str, ...], random_state: int
-) -> ProxyScreen | None:
-    """Screen some people for proxies; None where fewer than two groups have people enough to hold some out.
-
-    Of the rows of a cluster, one is screened: copies of a person who is held out would give the group away.
-    """
-    parts = [part for part in batches.crew.in_order(batches.screened, numbers) if part is not None and len(part)]
-    if not parts:
-        return None
-    table = pd.concat(parts)
-    codes, clusters = (table.index.get_level_values(level).to_numpy() for level in (0, 1))
-    order = np.lexsort((codes, hash_rows(table)))  # people are held out whatever the order of their rows
-    order = order[(clusters[order] == 0) | ~pd.Series(clusters[order]).duplicated().to_numpy()]
-    if (np.bincount(codes[order], minlength=len(names)) >= 2 * _PROXY_FOLDS).sum() < 2:
-        return None
-    return proxy_screen(
-        table.iloc[order].reset_index(drop=True),
-        codes[order],
-        names=names,
-        n_folds=_PROXY_FOLDS,
-        n_trees=_PROXY_TREES,
-        max_people=PROXY_PEOPLE,
-        random_state=random_state,
-    )
 
 
 def proxy_table(summary: Summary) -> Table:
@@ -122,3 +93,31 @@ class Proxies(Section):
         "Which features predict the group. A feature that does can stand in for it; whether it does is a question "
         "for someone who knows the product."
     )
+
+    def of(self, totals: Totals) -> ProxyScreen | None:
+        """The screen of some people; None without evidence, or if fewer than two groups have people to hold out.
+
+        Of the rows of a cluster, one is screened: copies of a person who is held out would give the group away.
+        """
+        if totals.sums.evidence is None:
+            return None
+        batches, names = totals.batches, totals.fitted.pool.groups.names
+        parts = batches.crew.in_order(batches.screened, totals.merged.numbers)
+        screened = [part for part in parts if part is not None and len(part)]
+        if not screened:
+            return None
+        table = pd.concat(screened)
+        codes, clusters = (table.index.get_level_values(level).to_numpy() for level in (0, 1))
+        order = np.lexsort((codes, hash_rows(table)))  # people are held out whatever the order of their rows
+        order = order[(clusters[order] == 0) | ~pd.Series(clusters[order]).duplicated().to_numpy()]
+        if (np.bincount(codes[order], minlength=len(names)) >= 2 * _PROXY_FOLDS).sum() < 2:
+            return None
+        return proxy_screen(
+            table.iloc[order].reset_index(drop=True),
+            codes[order],
+            names=names,
+            n_folds=_PROXY_FOLDS,
+            n_trees=_PROXY_TREES,
+            max_people=PROXY_PEOPLE,
+            random_state=totals.fitted.settings.random_state,
+        )

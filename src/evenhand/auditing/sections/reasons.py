@@ -9,11 +9,11 @@ from typing import Any, ClassVar
 import altair as alt
 
 from evenhand.auditing.batch import BatchFindings
-from evenhand.auditing.batches import AuditSums
-from evenhand.auditing.evidence import Evidence
-from evenhand.auditing.fitted import Fitted
 from evenhand.auditing.reasons import BASELINE, NO_BASELINE
 from evenhand.auditing.reasons import Reasons as ReasonsGiven
+from evenhand.auditing.sections.evidence import Excess
+from evenhand.auditing.sections.outcome import Outcome
+from evenhand.auditing.totals import Totals
 from evenhand.metrics.reason_codes import ReasonCounts, ReasonRate
 from evenhand.report.drawing import check_any, forest, label_of
 from evenhand.report.formatting import is_number, listed, shortened
@@ -33,25 +33,6 @@ from evenhand.report.tables import (
 
 _PLACES = {"first": "first", "any": "among all"}
 NO_REASONS = "Not available: the audit has no reasons."
-
-
-def reasons_of(reference: Fitted, sums: AuditSums, reference_group: str, evidence: Evidence | None) -> ReasonsGiven:
-    """The reasons of declined people."""
-    given, groups = reference.reasons, reference.pool.groups.names
-    found = ReasonsGiven.of(
-        sums.sections[Reasons.key],
-        given.reason_map.names,
-        groups,
-        reference_group,
-        given.n_reasons,
-        BASELINE,
-        None if sums.clustered is None else sums.clustered.declined,
-    )
-    note = NO_BASELINE if given.explainer is None else found.note
-    found = replace(found, of_features=given.reason_map.of_feature, note=note)
-    if evidence is None:
-        return found
-    return found.with_placebos(evidence.agreement, evidence.reason_overlap, evidence.rank_overlap)
 
 
 def rate_table(summary: Summary) -> Table:
@@ -194,6 +175,25 @@ class Reasons(Section):
         reasons, groups = batch.reasons, batch.people.groups
         sizes = len(reasons.source.reason_map.names), len(groups.names)
         return reasons.people.counts(groups.codes, *sizes, batch.pairs.person, reasons.agreement)
+
+    def of(self, totals: Totals) -> ReasonsGiven | None:
+        given, scope, sums, evidence = totals.fitted.reasons, totals.fitted.scope, totals.sums, totals.part(Excess)
+        if not (scope.attributions and scope.decisions and sums.scores.weights.is_equal):  # shares are not weighted
+            return None
+        found = ReasonsGiven.of(
+            sums.sections[self.key],
+            given.reason_map.names,
+            totals.fitted.pool.groups.names,
+            totals.part(Outcome).approvals.reference,
+            given.n_reasons,
+            BASELINE,
+            None if sums.clustered is None else sums.clustered.declined,
+        )
+        note = NO_BASELINE if given.explainer is None else found.note
+        found = replace(found, of_features=given.reason_map.of_feature, note=note)
+        if evidence is None:
+            return found
+        return found.with_placebos(evidence.agreement, evidence.reason_overlap, evidence.rank_overlap)
 
     def paragraphs(self, summary: Summary) -> Sequence[str]:
         found = summary["reasons"]

@@ -7,6 +7,11 @@ from typing import ClassVar
 
 import altair as alt
 
+from evenhand.auditing.regressions import Regressions as RegressionsFound
+from evenhand.auditing.regressions import regressions_of
+from evenhand.auditing.sections.evidence import Excess
+from evenhand.auditing.sections.outcome import Outcome
+from evenhand.auditing.totals import Totals
 from evenhand.report.drawing import NothingToDrawError, check_any, forest
 from evenhand.report.formatting import is_number, shortened
 from evenhand.report.section import AuditChart, Section, Summary
@@ -175,6 +180,13 @@ class Regressions(Section):
         "all inputs held equal does not run through them one by one; if decisions follow from the inputs by a "
         "linear score, nothing remains to be estimated. Leaves hold finances and label equal."
     )
+
+    def of(self, totals: Totals) -> RegressionsFound | None:
+        if totals.batch is None or totals.outcomes is None:
+            return None
+        evidence, reference = totals.part(Excess), totals.part(Outcome).approvals.reference
+        gaps = () if evidence is None else evidence.score_gaps
+        return regressions_of(totals.fitted, totals.batch, totals.outcomes, reference, gaps)
 
     def tables(self, summary: Summary) -> Sequence[Table]:
         columns = dict.fromkeys(row["column"] for row in summary["regressions"]["rows"])  # "" for everyone first

@@ -11,9 +11,9 @@ import altair as alt
 import numpy as np
 
 from evenhand.arrays import Ints
-from evenhand.auditing.batches import AuditSums
-from evenhand.auditing.fitted import Fitted, own_score
-from evenhand.metrics.estimate import Estimate, RowWeights, not_estimable
+from evenhand.auditing.fitted import own_score
+from evenhand.auditing.totals import Totals
+from evenhand.metrics.estimate import Estimate, Plain, RowWeights, not_estimable
 from evenhand.metrics.intervals import effective_counts_of_two, newcombe
 from evenhand.metrics.outcomes import auc_interval
 from evenhand.report.drawing import chart_of, check_any, label_of, lines_by_group, quantity
@@ -52,7 +52,7 @@ class GroupCurve:
 
 
 @dataclass(frozen=True)
-class Curves:
+class Curves(Plain):
     """The curves of all groups."""
 
     groups: tuple[GroupCurve, ...]
@@ -194,10 +194,10 @@ class Roc(Section):
         "Its interval is for the cutoff at which they are farthest apart.",
     }
 
-    def of(self, reference: Fitted, sums: AuditSums) -> Curves:
-        rows, names = sums.rows, reference.pool.groups.names
-        groups = ((name, rows.group == code) for code, name in enumerate(names))
-        favorable = reference.settings.favorable or "high"
+    def of(self, totals: Totals) -> Curves:
+        rows, fitted = totals.sums.rows, totals.fitted
+        groups = ((name, rows.group == code) for code, name in enumerate(fitted.pool.groups.names))
+        favorable = fitted.settings.favorable or "high"
         return Curves(
             tuple(
                 group_curve(name, rows.label[part], rows.score[part], rows.weights.rows(part), favorable)

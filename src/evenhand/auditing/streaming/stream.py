@@ -16,10 +16,9 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from evenhand.auditing.audit import options_of
+from evenhand.auditing.audit import FINISHING_STEPS, finish, options_of
 from evenhand.auditing.batch import audit_batch
 from evenhand.auditing.batches import merge_batches
-from evenhand.auditing.finish import FINISHING_STEPS, finish
 from evenhand.auditing.fitted import (
     Fitted,
     as_seen_by,
@@ -42,6 +41,7 @@ from evenhand.auditing.streaming.engines.local import BatchWork, run_locally, ru
 from evenhand.auditing.streaming.engines.spark import at_rest, run_on_spark
 from evenhand.auditing.streaming.source import Source, hash_limit, lowest_rows, open_source, read_rows, sample_reference
 from evenhand.auditing.streaming.store import Store, StoredBatches, check_resumable, encode, writing
+from evenhand.auditing.totals import Totals
 from evenhand.exceptions import (
     DataFileError,
     EvenhandError,
@@ -406,9 +406,7 @@ def _finished(
         check_counted(merged.sums.weights[:, 1], work.columns.sample_weight)
         is_drawn = work.reference_rows is None or len(pool) < int(merged.sums.n_people.sum())
         result = finish(
-            work.fitted,
-            batches,
-            merged,
+            Totals(work.fitted, batches, merged),
             StoredPairs(work, merged.numbers),
             n_reference=len(pool) if is_drawn else None,
             notes=notes,
