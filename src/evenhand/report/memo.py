@@ -10,11 +10,11 @@ import os
 import re
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from evenhand.exceptions import ArchiveError, EvenhandError, InvalidInputError
 from evenhand.report import frame
@@ -41,6 +41,7 @@ _POINTS, _POINTS_HERE = 72, 96  # per inch
 _EMU = 914_400  # Word's units per inch
 _TALLEST = 3.6  # inches
 _CENTERED, _RIGHT, _PARAGRAPH = 1, 2, 1
+_BOOKMARK = "_Ref_Table_{}"
 _FIRST_BOOKMARK = 10_000  # beyond those that a template may have
 _MOST_TOGETHER = 12  # rows of a table that a page break does not separate
 _LONGEST_PROPERTY = 255
@@ -167,9 +168,21 @@ def _not_a_template(path: Path) -> EvenhandError:
 
 @dataclass(frozen=True, eq=False)
 class WordDocument:
-    """A document that is written from start to end; `word` is the python-docx document."""
+    """A document that is written from start to end.
+
+    Attributes
+    ----------
+    word
+        The python-docx document.
+    numbers
+        Numbers of the tables, by their names and captions.
+    behind
+        The table behind each chart, with the chart's caption, which refers to it once it has a number.
+    """
 
     word: Any
+    numbers: dict[tuple[str, str], int] = field(default_factory=dict)
+    behind: list[tuple[Table, Any]] = field(default_factory=list)
 
     def heading(self, text: str, level: int, *, is_on_new_page: bool = False) -> None:
         """A heading of level 1 to 3."""
@@ -183,20 +196,17 @@ class WordDocument:
         added.add_run(plain_text(text))
         return added
 
-    def caption(self, kind: str, number: int, text: str, *, bookmark: str = "", refers_to: str = "") -> Any:
-        """A caption that Word numbers; `refers_to` is the bookmark of a table, whose number ends the caption."""
+    def caption(self, kind: str, number: int, text: str) -> Any:
+        """A caption that Word numbers; that of a table has a bookmark."""
         added = self.word.add_paragraph(style=CAPTION)
-        if bookmark:
-            added._p.append(_element("w:bookmarkStart", id=str(_FIRST_BOOKMARK + number), name=bookmark))
+        bookmark = str(_FIRST_BOOKMARK + number)
+        if kind == "Table":
+            added._p.append(_element("w:bookmarkStart", id=bookmark, name=_BOOKMARK.format(number)))
         added.add_run(f"{kind} ")
         _add_field(added, f"SEQ {kind} \\* ARABIC", str(number))
-        if bookmark:
-            added._p.append(_element("w:bookmarkEnd", id=str(_FIRST_BOOKMARK + number)))
+        if kind == "Table":
+            added._p.append(_element("w:bookmarkEnd", id=bookmark))
         added.add_run(plain_text(f". {text}"))
-        if refers_to:
-            added.add_run(" Numbers: ")
-            _add_field(added, f"REF {refers_to} \\h", f"Table {refers_to.rpartition('_')[2]}")
-            added.add_run(".")
         return added
 
     def picture(self, png: bytes, ppi: int, description: str) -> None:
@@ -212,7 +222,43 @@ class WordDocument:
         (properties,) = run._r.xpath(".//wp:docPr")
         properties.set("descr", plain_text(description))
 
-    def table(self, grid: ShownTable, description: str) -> None:
+    def chart(self, panel: Panel, figures: Iterator[int]) -> None:
+        """A chart with its caption, or why there is nothing to draw."""
+        caption = None
+        if panel.specification is None:
+            self.paragraph(panel.note, lead=f"{panel.title}.")
+        else:
+            self.picture(png_of({**panel.specification, "config": theme(LIGHT)}, _PPI), _PPI, panel.description)
+            caption = self.caption("Figure", next(figures), f"{panel.title}. {panel.caption}")
+        if panel.table is not None and panel.table.records:
+            self.behind.append((panel.table, caption))
+
+    def table(self, table: Table) -> None:
+        """A table of a page, in the form for printed pages."""
+        found, caption = shown(table), table.caption.rstrip(".")
+        if not found.rows:
+            self.paragraph(f"{caption}: {table.if_empty or 'nothing to show.'}")
+            return
+        note = ""
+        if len(found.rows) > MOST_ROWS:
+            note = f"The first {MOST_ROWS} of {count(len(found.rows))} rows; the workbook has all."
+            found = replace(found, rows=found.rows[:MOST_ROWS])
+        self.grids(_key(table), caption, _grids(found))
+        if note:
+            self.paragraph(note)
+
+    def facts(self, caption: str, rows: Sequence[tuple[str, str]], heads: tuple[str, str] = ("item", "value")) -> None:
+        """A table of names and values."""
+        self.grids((caption, caption), caption, [ShownTable(heads, rows, (False, False))])
+
+    def grids(self, key: tuple[str, str], caption: str, grids: Sequence[ShownTable]) -> None:
+        """One or several tables below one caption, whose number is kept."""
+        self.numbers[key] = number = len(self.numbers) + 1
+        self.caption("Table", number, f"{caption}.").paragraph_format.keep_with_next = True
+        for grid in grids:
+            self._grid(grid, caption)
+
+    def _grid(self, grid: ShownTable, description: str) -> None:
         """A table whose headings are repeated on every page."""
         texts = [list(map(plain_text, row)) for row in (grid.columns, *grid.rows)]
         widths = _widths(texts, grid.is_number, self.width)
@@ -237,6 +283,19 @@ class WordDocument:
                 paragraph.paragraph_format.keep_with_next = place < len(grid.rows) <= _MOST_TOGETHER or None
                 paragraph.alignment = _RIGHT if is_number else None
         self.paragraph("", CELL)
+
+    def appendix(self) -> None:
+        """The tables behind charts that are not in the document yet, and references to all tables behind charts."""
+        if any(_key(table) not in self.numbers for table, _ in self.behind):
+            self.heading("Appendix: tables behind the charts", 1)
+        for table, caption in self.behind:
+            if _key(table) not in self.numbers:
+                self.table(table)
+            if caption is not None:
+                number = self.numbers[_key(table)]
+                caption.add_run(" Numbers: ")
+                _add_field(caption, f"REF {_BOOKMARK.format(number)} \\h", f"Table {number}")
+                caption.add_run(".")
 
     @property
     def width(self) -> int:
@@ -473,104 +532,80 @@ def write_memo(
     document.paragraph(title, TITLE)
     document.paragraph(" · ".join(about_audit(summary)))
     document.paragraph(f"Memo of {created:%Y-%m-%d}, made with evenhand {__version__}")
-    _write(document, _with_tables_of_charts(list(_blocks(summary, sections))))
+    _write(document, summary, sections)
     document.save(path, title=title, subject=f"Memo on {about_audit(summary)[0]}", author="evenhand", created=created)
 
 
 # --- what the memo says, in order ---
 
 
-def _heading(text: str, level: int, *, is_on_new_page: bool = False) -> _Block:
-    return lambda document: document.heading(text, level, is_on_new_page=is_on_new_page)
-
-
-def _text(text: str, style: str = TEXT, lead: str = "") -> _Block:
-    return lambda document: document.paragraph(text, style, lead=lead)
-
-
-@dataclass(frozen=True, eq=False)
-class _Numbered:
-    """A table with its caption; `key` is the name by which a chart refers to it."""
-
-    key: tuple[str, str]
-    caption: str
-    grids: Sequence[ShownTable]
-    note: str = ""
-
-
-_Block: TypeAlias = "Callable[[WordDocument], object] | _Numbered | Panel"
-
-
-def _blocks(summary: Summary, sections: Sequence[Section]) -> Iterator[_Block]:
+def _write(document: WordDocument, summary: Summary, sections: Sequence[Section]) -> None:
     front, *rest = audit_sections(summary, sections)
     assert front.finding is not None
-    yield from _front(front.finding)
+    _write_front(document, front.finding)
     data = summary["data"]
     groups = listed([f"{name} ({count(n)})" for name, n in data["groups"].items()], most=6)
-    yield _heading("Purpose", 1, is_on_new_page=True)
-    yield _text(
+    document.heading("Purpose", 1, is_on_new_page=True)
+    document.paragraph(
         f"This memo records an audit of {shortened(data['model'])} on {count(data['n_people'])} people, by group: "
         f"{groups}. {_PURPOSE}"
     )
-    yield _facts("Who made and who reviewed this memo", [(name, "to be filled in") for name in _TO_FILL_IN])
+    document.facts("Who made and who reviewed this memo", [(name, "to be filled in") for name in _TO_FILL_IN])
     # On paper, nothing is folded.
     parts = [part for top in (*front.folded, *rest) for part in top.unfolded if part.id not in _ONLY_ON_PAGES]
+    figures = itertools.count(1)
     for title in ("Data", _METHOD, _FINDINGS, "Limits", _REPRODUCIBILITY, "Glossary"):
-        yield _heading(title, 1)
+        document.heading(title, 1)
         if title == _REPRODUCIBILITY:
-            yield _text(_REPRODUCING)
+            document.paragraph(_REPRODUCING)
         elif title == _METHOD:
             paired = _PAIRED.format(label="" if lacking(summary, "labels") else _LABEL)
-            yield _text(paired + ("" if lacking(summary, "excess") else _EXPLAINED))
-            yield _text(_NO_FLOOR if summary["evidence"] is None else _FLOOR)
+            document.paragraph(paired + ("" if lacking(summary, "excess") else _EXPLAINED))
+            document.paragraph(_NO_FLOOR if summary["evidence"] is None else _FLOOR)
         for part in parts:
             if _PART_OF.get(part.id.removesuffix("-more"), _FINDINGS) == title:
-                yield from _section(part, is_titled=title in (_METHOD, _FINDINGS))
+                if title in (_METHOD, _FINDINGS):
+                    document.heading(part.title, 2)
+                _write_section(document, part, figures)
+    document.appendix()
 
 
-def _front(found: Finding) -> Iterator[_Block]:
+def _write_front(document: WordDocument, found: Finding) -> None:
     """The first page: headline, the questions, approvals, reservations, and what is not shown."""
-    yield _text(f"{found.headline}.", SUBTITLE)
+    document.paragraph(f"{found.headline}.", SUBTITLE)
     rows = [(card.name, card.answer, "\n".join(card.texts)) for card in found.metrics]
     heads, kept = ("question", "answer", "size, with 95% interval"), [0, 1, 2]
     if not any(row[1] for row in rows):
         heads, kept = ("metric", "", "value"), [0, 2]
     grid = ShownTable([heads[k] for k in kept], [[row[k] for k in kept] for row in rows], [False] * len(kept))
-    yield _Numbered(("Answers", "Answers"), "The answers", (grid,))
-    yield from (_text(sentence, lead=f"{name}." if name else "") for name, sentence in found.sentences)
+    document.grids(("Answers", "Answers"), "The answers", (grid,))
+    for name, sentence in found.sentences:
+        document.paragraph(sentence, lead=f"{name}." if name else "")
     if found.warnings:
-        yield _text("", lead="Read with care")
-        yield from (_text(warning, BULLET) for warning in found.warnings)
-    yield _text(found.limits, lead="What this does not show.")
+        document.paragraph("", lead="Read with care")
+    for warning in found.warnings:
+        document.paragraph(warning, BULLET)
+    document.paragraph(found.limits, lead="What this does not show.")
 
 
-def _section(section: frame.Section, *, is_titled: bool) -> Iterator[_Block]:
+def _write_section(document: WordDocument, section: frame.Section, figures: Iterator[int]) -> None:
     """A section of the page, in the page's order, without those folded in it."""
-    if is_titled:
-        yield _heading(section.title, 2)
-    yield from (_text(text) for text in section.paragraphs)
+    for text in section.paragraphs:
+        document.paragraph(text)
     if section.facts:
-        yield _facts(section.title, section.facts)
-    yield from section.panels
-    yield from (_numbered(table) for table in section.tables)
-    yield from (_text(note) for note in section.notes)
-    yield from (_text(sentence, BULLET, f"{name}.") for name, sentence in section.points)
+        document.facts(section.title, section.facts)
+    for panel in section.panels:
+        document.chart(panel, figures)
+    for table in section.tables:
+        document.table(table)
+    for note in section.notes:
+        document.paragraph(note)
+    for name, sentence in section.points:
+        document.paragraph(sentence, BULLET, lead=f"{name}.")
     if section.words:
-        yield _facts("Glossary", section.words, ("word", "meaning"))
-    yield from (_text(line) for line in section.code.splitlines())
-
-
-def _facts(caption: str, rows: Sequence[tuple[str, str]], heads: tuple[str, str] = ("item", "value")) -> _Numbered:
-    return _Numbered((caption, caption), caption, (ShownTable(heads, rows, (False, False)),))
-
-
-def _numbered(table: Table) -> _Numbered:
-    found = shown(table)
-    note = table.if_empty if not found.rows else ""
-    if len(found.rows) > MOST_ROWS:
-        note = f"The first {MOST_ROWS} of {count(len(found.rows))} rows; the workbook has all."
-        found = replace(found, rows=found.rows[:MOST_ROWS])
-    return _Numbered(_key(table), table.caption.rstrip("."), _grids(found) if found.rows else (), note)
+        document.facts("Glossary", section.words, ("word", "meaning"))
+    for line in section.code.splitlines():
+        document.paragraph(line)
 
 
 def _key(table: Table) -> tuple[str, str]:
@@ -606,59 +641,3 @@ def _joined(heads: Sequence[str], cells: Sequence[str]) -> list[str]:
         elif cell:
             joined[-1] += f"\n({cell})".replace(" ", _UNBROKEN)
     return joined
-
-
-def _with_tables_of_charts(blocks: list[_Block]) -> list[_Block]:
-    """The blocks, and an appendix with the tables behind charts that are not among them."""
-    known = {block.key for block in blocks if isinstance(block, _Numbered)}
-    behind: dict[tuple[str, str], _Block] = {}
-    for block in blocks:
-        if isinstance(block, Panel) and block.table is not None and block.table.records:
-            behind.setdefault(_key(block.table), _numbered(block.table))
-    added = [block for key, block in behind.items() if key not in known]
-    return [*blocks, _heading("Appendix: tables behind the charts", 1), *added] if added else blocks
-
-
-# --- how it is written ---
-
-
-def _write(document: WordDocument, blocks: Sequence[_Block]) -> None:
-    tables = [block for block in blocks if isinstance(block, _Numbered) and block.grids]
-    numbers = {block.key: number for number, block in enumerate(tables, 1)}
-    figures = itertools.count(1)
-    for block in blocks:
-        if isinstance(block, _Numbered):
-            _write_table(document, block, numbers.get(block.key))
-        elif isinstance(block, Panel):
-            _write_chart(document, block, figures, numbers)
-        else:
-            block(document)
-
-
-def _write_table(document: WordDocument, table: _Numbered, number: int | None) -> None:
-    if number is None:
-        document.paragraph(f"{table.caption}: {table.note or 'nothing to show.'}")
-        return
-    document.caption(
-        "Table", number, f"{table.caption}.", bookmark=_bookmark(number)
-    ).paragraph_format.keep_with_next = True
-    for grid in table.grids:
-        document.table(grid, table.caption)
-    if table.note:
-        document.paragraph(table.note)
-
-
-def _write_chart(
-    document: WordDocument, panel: Panel, figures: Iterator[int], numbers: Mapping[tuple[str, str], int]
-) -> None:
-    if panel.specification is None:
-        document.paragraph(panel.note, lead=f"{panel.title}.")
-        return
-    document.picture(png_of({**panel.specification, "config": theme(LIGHT)}, _PPI), _PPI, panel.description)
-    number = None if panel.table is None else numbers.get(_key(panel.table))
-    refers_to = "" if number is None else _bookmark(number)
-    document.caption("Figure", next(figures), f"{panel.title}. {panel.caption}", refers_to=refers_to)
-
-
-def _bookmark(number: int) -> str:
-    return f"_Ref_Table_{number}"
