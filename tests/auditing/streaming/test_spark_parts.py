@@ -1,6 +1,5 @@
 """What can be said of Spark without one: what is sent, what comes back, and what is refused."""
 
-import json
 import threading
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,13 +11,14 @@ import pytest
 
 from evenhand.auditing.options import StreamOptions
 from evenhand.auditing.streaming.engines import spark
+from evenhand.auditing.streaming.engines.local import from_data
 from evenhand.auditing.streaming.engines.spark import AuditTask, Landmarks, at_rest, looking_for
 from evenhand.auditing.streaming.store import Store
-from evenhand.exceptions import InvalidInputError, MissingExtraError, StreamError
+from evenhand.exceptions import EvenhandError, InvalidInputError, MissingExtraError, StreamError
 from evenhand.inputs.tables.arrow import ParquetFile
 from evenhand.inputs.tables.raw import LocalFile
 from evenhand.system import __version__
-from evenhand.system.processes import error_of, parcel
+from evenhand.system.processes import parcel
 
 PLACES = pa.RecordBatch.from_pydict({"id": [0]})
 
@@ -51,7 +51,11 @@ def _landmarks(folder):
 
 def _error(task):
     content = b"".join(row.to_pylist()[0]["content"] for row in task.answers(iter([PLACES])))
-    return error_of(json.loads(content)) if content else None
+    if not content:
+        return None
+    with pytest.raises((EvenhandError, OSError, RuntimeError)) as told:
+        from_data(content)
+    return told.value
 
 
 @pytest.mark.parametrize(

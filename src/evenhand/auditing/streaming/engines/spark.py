@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import re
@@ -22,7 +21,15 @@ import pyarrow.parquet as pq
 from pyarrow import ipc
 
 from evenhand.auditing.options import StreamOptions
-from evenhand.auditing.streaming.engines.local import BatchWork, audit_sent, on_worker, opened, shipped
+from evenhand.auditing.streaming.engines.local import (
+    BatchWork,
+    as_data,
+    audit_sent,
+    from_data,
+    on_worker,
+    opened,
+    shipped,
+)
 from evenhand.auditing.streaming.source import Batch, rows_in_batch
 from evenhand.auditing.streaming.store import MANIFEST, BatchFiles, Store, writing
 from evenhand.exceptions import DataFileError, InvalidInputError, StreamError, first_line
@@ -32,12 +39,12 @@ from evenhand.inputs.tables.raw import LocalFile
 from evenhand.system import __version__
 from evenhand.system.files import PrivateFolder, temporary_path
 from evenhand.system.libraries import optional_module
-from evenhand.system.processes import Parcel, described, error_of
+from evenhand.system.processes import Parcel
 
 ROWS = "rows"
 """Folder of the rows of a Spark table, inside that of the audit."""
 
-ANSWERS = "number long, name string, content binary"
+ANSWERS = "number long, content binary"
 SIGHTS = "version string, sees boolean"
 """Columns of the two DataFrames, in Spark's notation."""
 
@@ -58,7 +65,6 @@ _SERVED: list[PrivateFolder] = []
 # Messages of Spark about a lost process; a new one may succeed.
 _LOST = ("exited unexpectedly", "ExecutorLostFailure", "Executor heartbeat timed out", "Worker decommissioned")
 _ROWS_NOTE = "rows.json"
-_ERROR = ""  # in place of the name of a file
 
 
 def _pyspark(module: str) -> Any:
@@ -233,13 +239,10 @@ class AuditTask:
             for place in piece.column(0).to_pylist():
                 batch = self.batches[place]
                 answer = self._answer(batch)
-                files = (
-                    {_ERROR: json.dumps(described(answer)).encode()} if isinstance(answer, Exception) else answer or {}
-                )
-                for name, content in ((name, bytes(file)) for name, file in files.items()):
-                    for first in range(0, len(content), _MOST_BYTES):
-                        part = content[first : first + _MOST_BYTES]
-                        yield pa.RecordBatch.from_pydict({"number": [batch.number], "name": [name], "content": [part]})
+                content = b"" if answer is None else as_data(answer)
+                for first in range(0, len(content), _MOST_BYTES):
+                    part = content[first : first + _MOST_BYTES]
+                    yield pa.RecordBatch.from_pydict({"number": [batch.number], "content": [part]})
 
     def _answer(self, batch: Batch) -> BatchFiles | Exception | None:
         """The output of a batch, why it was rejected, or None if it was kept, or not started."""
@@ -403,16 +406,10 @@ class _Run:
             if any(words in str(error) for words in _LOST):
                 return error
             raise StreamError(f"Spark could not finish the batches ({reason(error)}); {_GO_ON}.") from error
-        contents: dict[int, dict[str, bytes]] = {}
-        for row in rows:  # those of one batch are in order
-            files = contents.setdefault(row["number"], {})
-            files[row["name"]] = files.get(row["name"], b"") + bytes(row["content"])
         for batch in batches:
-            answer = contents.get(batch.number, {})
-            if _ERROR in answer:
-                raise error_of(json.loads(answer[_ERROR]))
-            if answer:
-                self.work.keep(batch, answer)
+            parts = [row["content"] for row in rows if row["number"] == batch.number]  # which are in order
+            if parts:
+                self.work.keep(batch, from_data(b"".join(parts)))
         return None
 
 
