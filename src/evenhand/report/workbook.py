@@ -6,7 +6,7 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,6 @@ MAX_PAIRS = 1_048_575
 
 _LONGEST_TEXT = 32_767
 _LARGEST_EXACT = 10**15  # Excel keeps fifteen digits
-_ROWS_AT_ONCE = 8192
 _FIRST_ROWS = 200  # rows inspected to choose the widths of columns
 _LONG_TEXT, _LINE = 70, 15  # width of a column of sentences in characters, and height of a line in points
 STARTS_A_FORMULA = ("=", "+", "-", "@", "\t", "\r")
@@ -189,7 +188,7 @@ def _columns(table: pd.DataFrame, *more: tuple[str, Kind]) -> tuple[tuple[str, K
 
 def _cases(cases: pd.DataFrame) -> Sheet:
     flags = [significance_flag(q, "q-value") for q in cases.get("q_value", ())]
-    rows = ((*row, flag) for row, flag in zip(_plain_rows(cases), flags, strict=True))
+    rows = ((*row, flag) for row, flag in zip(cases.itertuples(index=False, name=None), flags, strict=True))
     about = (
         "The people with the strongest evidence next to their matches, feature by feature: cases to inspect, "
         "not findings."
@@ -201,7 +200,8 @@ def _reasons(reasons: pd.DataFrame) -> Sheet:
     about = "The principal reasons of each person with an unfavorable decision, the strongest first."
     if len(reasons) > MAX_PAIRS:
         about += f" Only the first {MAX_PAIRS:,} of {len(reasons):,} declined people are shown."
-    return Sheet("Reasons", about, _columns(reasons), _plain_rows(reasons.iloc[:MAX_PAIRS]))
+    rows = reasons.iloc[:MAX_PAIRS].itertuples(index=False, name=None)
+    return Sheet("Reasons", about, _columns(reasons), rows)
 
 
 def _pairs(pairs: pd.DataFrame, left_out: str) -> Sheet:
@@ -210,7 +210,7 @@ def _pairs(pairs: pd.DataFrame, left_out: str) -> Sheet:
 
     def rows() -> Iterator[tuple[Any, ...]]:
         note = left_out  # the first row carries it
-        for row in _plain_rows(pairs):
+        for row in pairs.itertuples(index=False, name=None):
             flags = (f"Regime {row[regime]}" if row[regime] in ("B", "D") else "", significance_flag(row[q], "q-value"))
             why = "" if row[cec] == row[cec] else "no match" if row[match] < 0 else "not scored"
             yield (*row, "; ".join(filter(None, flags)), "; ".join(filter(None, (note, why))))
@@ -229,13 +229,6 @@ def _left_out(n_shown: int, n_left_out: int) -> str:
         f"The {n_shown:,} pairs with the strongest evidence are shown; {n_left_out:,} of {n_shown + n_left_out:,} "
         "were left out, and the Parquet file (result.to_parquet) has all."
     )
-
-
-def _plain_rows(table: pd.DataFrame) -> Iterator[tuple[Any, ...]]:
-    """Rows of Python values, some thousands at a time."""
-    for start in range(0, len(table), _ROWS_AT_ONCE):
-        part = table.iloc[start : start + _ROWS_AT_ONCE]
-        yield from zip(*(part[name].tolist() for name in part.columns), strict=True)
 
 
 def _glossary(sheets: Sequence[Sheet], sections: Sequence[Section]) -> Sheet:
@@ -309,19 +302,17 @@ def _formats(workbook: Any) -> dict[str, Any]:
 def _write_sheet(worksheet: Any, sheet: Sheet, formats: dict[str, Any]) -> None:
     rows = iter(sheet.rows)
     first = list(islice(rows, _FIRST_ROWS))
-    headings, kinds = ([part[i] for part in sheet.columns] for i in (0, 1))
+    headings, kinds = zip(*sheet.columns, strict=True)
     for place, (heading, kind) in enumerate(sheet.columns):
         worksheet.set_column(place, place, _width(heading, kind, [row[place] for row in first]))
         worksheet.write_string(0, place, heading, formats["heading"])
     n_rows = 0
-    for part in (first, rows):
-        for row in part:
-            n_rows += 1
-            texts = [str(value) for value, kind in zip(row, kinds, strict=True) if kind == "long text"]
-            if (n_lines := max((-(-len(text) // _LONG_TEXT) for text in texts), default=1)) > 1:
-                worksheet.set_row(n_rows, _LINE * n_lines)  # not every program fits rows to wrapped text
-            for place, value in enumerate(row):
-                _write_cell(worksheet, n_rows, place, value, kinds[place], formats)
+    for n_rows, row in enumerate(chain(first, rows), 1):
+        texts = [str(value) for value, kind in zip(row, kinds, strict=True) if kind == "long text"]
+        if (n_lines := max((-(-len(text) // _LONG_TEXT) for text in texts), default=1)) > 1:
+            worksheet.set_row(n_rows, _LINE * n_lines)  # not every program fits rows to wrapped text
+        for place, value in enumerate(row):
+            _write_cell(worksheet, n_rows, place, value, kinds[place], formats)
     worksheet.set_landscape()
     worksheet.fit_to_pages(1, 0)  # printed, as wide as a page
     worksheet.repeat_rows(0)
