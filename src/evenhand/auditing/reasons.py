@@ -209,16 +209,9 @@ class Reasons(Plain):
         shared, overlap
             The excess of each, as `fewer_in_common` returns it.
         """
-        (compared, compared_overlap), (placebo, placebo_overlap) = means.tolist()
-        return replace(
-            self,
-            compared_shared=compared,
-            placebo_shared=placebo,
-            compared_rank_overlap=compared_overlap,
-            placebo_rank_overlap=placebo_overlap,
-            shared_excess=shared,
-            rank_overlap_excess=overlap,
-        )
+        names = ("compared_shared", "compared_rank_overlap", "placebo_shared", "placebo_rank_overlap")
+        values: dict[str, Any] = dict(zip(names, means.ravel().tolist(), strict=True))
+        return replace(self, **values, shared_excess=shared, rank_overlap_excess=overlap)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

@@ -71,13 +71,13 @@ def control_sets(
             of_input[name] = _controls_of(values, name)
     finances = [name for name in financial if name in of_input]
     rest = [name for name in of_input if name not in finances]
-    chosen = {NO_CONTROLS: [], FINANCES: finances, ALL_INPUTS: [*finances, *rest]}
+    chosen = {NO_CONTROLS: [], **({FINANCES: finances} if finances else {}), ALL_INPUTS: [*finances, *rest]}
     sets = {}
     for kind, inputs in chosen.items():
         parts = [Controls.none(len(table)), *(of_input[name] for name in inputs)]
         names = tuple(name for part in parts for name in part.names)
         sets[kind] = Controls(names, np.column_stack([part.values for part in parts]))
-    return {kind: sets[kind] for kind in sets if kind != FINANCES or finances}, left_out
+    return sets, left_out
 
 
 def _controls_of(values: pd.Series[Any], name: str) -> Controls:
@@ -393,19 +393,15 @@ def regress(
                         confidence=confidence,
                     )
                     rows.append(RegressionRow(outcome, kind, names[code], column, segment, effect, math.nan))
-    families: dict[tuple[str, str], list[int]] = {}
-    for place, row in enumerate(rows):
-        families.setdefault((row.controls, row.column), []).append(place)
-    for places in families.values():
-        adjusted = holm([rows[place].effect.p_value for place in places]).tolist()
-        for place, p_adjusted in zip(places, adjusted, strict=True):
-            rows[place] = replace(rows[place], p_adjusted=p_adjusted)
+    p_values = pd.Series([row.effect.p_value for row in rows], dtype=np.float64)
+    families = [[row.controls for row in rows], [row.column for row in rows]]
+    adjusted = p_values.groupby(families).transform(lambda family: holm(family.to_numpy())).tolist()
     return Regressions(
         reference=names[reference],
         confidence=confidence,
         errors="robust" if clusters is None else "clustered",
         outcomes=tuple(described.values()),
-        rows=tuple(rows),
+        rows=tuple(replace(row, p_adjusted=p) for row, p in zip(rows, adjusted, strict=True)),
         controls={kind: controls.names for kind, controls in sets.items()},
         left_out=dict(left_out),
         notes=tuple(notes),
@@ -415,7 +411,6 @@ def regress(
 _DECISION, _PROBABILITY, _LOG_ODDS = "decision", "score, probability", "score, log-odds"
 _UNITS = {_DECISION: "share", _PROBABILITY: "probability", _LOG_ODDS: "log-odds"}
 _VALUE = "outcome"
-_LEAVES = "leaves"
 
 
 def wanted_outcomes(outcomes: Any, X: Any, people: People, *, is_wanted: bool) -> dict[str, Floats] | None:
@@ -493,15 +488,10 @@ def regressions_of(
     )
     in_leaves = []
     for gap in (gap for gap in gaps if gap.reference == against):
-        of_outcome = {
-            _DECISION: gap.decision,
-            _PROBABILITY: gap.probability,
-            _LOG_ODDS: gap.total,
-            _VALUE: gap.total,
-        }
+        of_outcome = {_DECISION: gap.decision, _PROBABILITY: gap.probability}
         for outcome in audited:
-            effect = GroupEffect(**{**vars(of_outcome[outcome]), "n": gap.n_people})
-            in_leaves.append(RegressionRow(outcome, _LEAVES, gap.group, "", "", effect, math.nan))
+            effect = GroupEffect(**{**vars(of_outcome.get(outcome, gap.total)), "n": gap.n_people})
+            in_leaves.append(RegressionRow(outcome, "leaves", gap.group, "", "", effect, math.nan))
     # Leaves come after the regressions of the same outcome, group and people.
     together: dict[tuple[str, ...], list[RegressionRow]] = {}
     for row in (*table_of_all.rows, *in_leaves):

@@ -13,7 +13,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from evenhand.system import __version__
-from evenhand.system.files import json_ready, write_atomically
+from evenhand.system.files import json_ready, write_text
 
 SCHEMA = "evenhand.audit/3"
 _RENAMED = {"ci_low": "low", "ci_high": "high", "excess_ci_low": "excess_low", "excess_ci_high": "excess_high"}
@@ -153,6 +153,4 @@ def library_versions() -> dict[str, str]:
 
 def write_json(data: Mapping[str, Any], path: str | os.PathLike[str]) -> None:
     """Write plain data as JSON, completely or not at all; a missing number is null."""
-    text = json.dumps(json_ready(data), indent=2, allow_nan=False, ensure_ascii=False)
-    with write_atomically(path) as temporary:
-        temporary.write_text(text + "\n", encoding="utf-8")
+    write_text(path, json.dumps(json_ready(data), indent=2, allow_nan=False, ensure_ascii=False) + "\n")

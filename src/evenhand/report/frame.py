@@ -40,16 +40,11 @@ def chart_library() -> str:
         digest, _, script = kept.read_text(encoding="utf-8").partition("\n")
         if digest == _digest(script):
             return script
-    script = _made()
+    # Inside a page these two would end or comment out the script; in JavaScript strings the escape is equivalent.
+    script = vl_convert.javascript_bundle(_ENTRY).replace("</script", "<\\/script").replace("<!--", "<\\!--")
     with suppress(OSError):
         write_text(kept, f"{_digest(script)}\n{script}")
     return script
-
-
-def _made() -> str:
-    bundle: str = vl_convert.javascript_bundle(_ENTRY)
-    # Inside a page these two would end or comment out the script; in JavaScript strings the escape is equivalent.
-    return bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
 
 
 def _digest(script: str) -> str:
@@ -274,12 +269,7 @@ def environment(*packages: str) -> jinja2.Environment:
 
 
 def style() -> str:
-    """Colors and style sheet of all pages."""
-    return _colors() + _template_text("page.css")
-
-
-def _colors() -> str:
-    """Colors of both themes as variables; the reader's choice overrides the system's, and print is light."""
+    """Colors and style sheet of all pages; the reader's choice overrides the system's, and print is light."""
     light, dark = f"{css_variables(LIGHT)}color-scheme:light", f"{css_variables(DARK)}color-scheme:dark"
     return (
         f":root{{{light}}}"
@@ -287,6 +277,7 @@ def _colors() -> str:
         f"@media (prefers-color-scheme:dark){{:root:not([data-theme=light]){{{dark}}}}}"
         f":root[data-theme=dark]{{{dark}}}"
         "}"
+        f"{_template_text('page.css')}"
     )
 
 

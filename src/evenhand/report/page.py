@@ -197,8 +197,7 @@ def about_audit(summary: Summary) -> list[str]:
     groups = ", ".join(f"{shortened(group, 40)} {count(n)}" for group, n in data["groups"].items())
     return [
         f"{name} ({kind}){version}" if name else f"{kind}{version}",
-        *(f"owner: {shortened(named[key])}" for key in ("owner",) if key in named),
-        *(f"period: {shortened(named[key])}" for key in ("period",) if key in named),
+        *(f"{key}: {shortened(named[key])}" for key in ("owner", "period") if key in named),
         f"{count(data['n_people'])} people: {groups}",
     ]
 
@@ -327,13 +326,10 @@ def audit_card(summary: Summary) -> str:
     return environment().get_template("card.html.jinja").render(front=front_of(summary))
 
 
-def _facts(found: Mapping[str, Any], words: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
+def _facts(found: Mapping[str, Any], words: dict[str, str]) -> tuple[tuple[str, str], ...]:
     """Names and values in a known order; a new name is shown unchanged."""
-    known = [name for name in words if name in found]
-    return tuple(
-        (words.get(name, name.replace("_", " ").capitalize()), _fact(name, found[name]))
-        for name in (*known, *(n for n in found if n not in words))
-    )
+    shown = words | {name: name.replace("_", " ").capitalize() for name in found if name not in words}
+    return tuple((word, _fact(name, found[name])) for name, word in shown.items() if name in found)
 
 
 def _fact(name: str, value: Any) -> str:

@@ -94,7 +94,7 @@ class Change(AuditMetric):
         is_log = base.scale == "ratio" and base.value > 0 < other.value
         moved = math.log(other.value / base.value) if is_log else other.value - base.value
         error = math.hypot(base.standard_error, other.standard_error) if within is None else within
-        df = min(base.df, other.df)
+        df = min((m.df for m in (base, other) if math.isfinite(m.df)), default=math.inf)
         if within is None:  # Satterthwaite's, of independent metrics
             a, b = base.standard_error**2, other.standard_error**2
             below = sum(v**2 / m.df if m.df > 0 else math.nan for v, m in ((a, base), (b, other)))
@@ -105,7 +105,7 @@ class Change(AuditMetric):
         if not (base.has_error and other.has_error):
             error, note = math.nan, note or "one of the audits has no standard error for it"
         if error > ROUNDING:
-            estimate = Estimate.from_error(moved, error, df if math.isfinite(df) else math.inf)
+            estimate = Estimate.from_error(moved, error, df)
         elif error <= ROUNDING and abs(moved) <= ROUNDING:
             estimate = Estimate(moved, moved, moved, p_value=1.0)
         else:
@@ -307,8 +307,7 @@ def _words(key: FindingKey, change: Change, p_adjusted: float) -> tuple[str, str
             ),
         }[key]
         same = f"{capital(what)} is the same in both audits: {decimal(change.value)}{unit}.{other_unit}"
-        df = change.df if math.isfinite(change.df) else math.inf
-        detectable = decimal(size_found(change.standard_error, df, LEVEL, sides=2))
+        detectable = decimal(size_found(change.standard_error, change.df, LEVEL, sides=2))
         unclear = (
             f"No evidence was found that {what} changed ({from_to}; {sure}). A change of {detectable} would have been "
             f"found in 80% of cases; smaller ones may exist.{other_unit}"
@@ -577,7 +576,13 @@ def compare_audits(
     changes: list[Change] = []
     pairings: list[Pairing] = []
     for other in others:
-        is_same = _is_same(first, other, same_people)
+        is_same = is_same_people(first.data["data"], other.data["data"])
+        if same_people and is_same is False:
+            raise InvalidInputError(
+                f"`same_people=True`, but {chosen} and {other.name} differ in the number, labels, groups or features "
+                "of their people: give audits of the same people, or leave `same_people` out."
+            )
+        is_same = is_same if same_people is None else same_people
         own = _changes(first, other, labels, is_same=bool(is_same))
         pairings.append(_pairing(first, other, own, is_same))
         changes += own
@@ -638,17 +643,6 @@ def _setting_differences(base: _Source, other: _Source) -> list[SettingDifferenc
         SettingDifference(other.name, name, own, value, consequences[name], name in _DEFINING)
         for name, own, value in changed_settings(base.settings, other.settings, consequences)
     ]
-
-
-def _is_same(base: _Source, other: _Source, same_people: bool | None) -> bool | None:
-    """Whether two audits are treated as audits of the same people; None if that is not known."""
-    is_same = is_same_people(base.data["data"], other.data["data"])
-    if same_people and is_same is False:
-        raise InvalidInputError(
-            f"`same_people=True`, but {base.name} and {other.name} differ in the number, labels, groups or features of "
-            "their people: give audits of the same people, or leave `same_people` out."
-        )
-    return is_same if same_people is None else same_people
 
 
 def _pairing(base: _Source, other: _Source, changes: Sequence[Change], is_same: bool | None) -> Pairing:

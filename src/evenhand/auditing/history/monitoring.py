@@ -293,10 +293,8 @@ def cusum_limit(rate: float, n_tests: int) -> float:
     if n_tests == 1:
         return max(lowest, 0.0)
 
-    def beyond(limit: float) -> float:
-        return _crossing_chance(limit, n_tests) - rate / 2
-
-    return float(brentq(beyond, max(lowest, 0.05), lowest + 3 * math.sqrt(n_tests) + 3, xtol=1e-4))
+    ends = max(lowest, 0.05), lowest + 3 * math.sqrt(n_tests) + 3
+    return float(brentq(lambda limit: _crossing_chance(limit, n_tests) - rate / 2, *ends, xtol=1e-4))
 
 
 def _crossing_chance(limit: float, n_tests: int) -> float:

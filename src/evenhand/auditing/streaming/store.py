@@ -27,7 +27,7 @@ from evenhand.exceptions import InvalidInputError, StreamError
 from evenhand.metrics.score_gap import LeafPeople
 from evenhand.metrics.triples import Parts, Triples, range_limits, smallest_row, triples_by_range
 from evenhand.system import __version__
-from evenhand.system.files import remove_stale, write_atomically
+from evenhand.system.files import remove_stale, write_atomically, write_text
 from evenhand.system.threads import Crew, Later
 
 T = TypeVar("T")
@@ -338,9 +338,7 @@ class Store:
         """
         try:
             folder.mkdir(0o700, parents=True, exist_ok=True)
-            with write_atomically(folder / ".writable") as temporary:
-                temporary.write_text("", encoding="utf-8")
-            (folder / ".writable").unlink()
+            write_text(folder / ".writable", "").unlink()
             remove_stale([folder, *(path for path in folder.iterdir() if path.is_dir())])
         except OSError as error:
             raise InvalidInputError(
@@ -421,8 +419,7 @@ class Store:
 
     def write_json(self, name: str, value: Mapping[str, Any]) -> None:
         """Write plain data."""
-        with write_atomically(self.folder / name) as temporary:
-            temporary.write_text(json.dumps(value, indent=2, sort_keys=True) + "\n", encoding="utf-8")
+        write_text(self.folder / name, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """Plain data, or None if there is no such file.

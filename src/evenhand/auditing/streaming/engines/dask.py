@@ -6,7 +6,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pickle import UnpicklingError
@@ -70,9 +70,9 @@ def run_on_dask(
                     f"The Dask cluster at {scheduler} answered with something other than data ({error}), which was not "
                     "kept; use a cluster that you trust."
                 ) from error
+            except EvenhandError:  # of a batch
+                raise
             except lost as error:
-                if isinstance(error, EvenhandError):
-                    raise
                 # If the last worker with the reference is lost, the reference is sent again.
                 n_idle = 0 if len(left) < n_before else n_idle + 1
                 if n_idle >= _MOST_IDLE_ROUNDS or not _has_workers(client):
@@ -80,8 +80,6 @@ def run_on_dask(
                         f"The connection to the Dask scheduler {scheduler or 'of this machine'} broke "
                         f"({type(error).__name__}); continue with `resume=True` (--resume) once it is back."
                     ) from error
-            except EvenhandError:
-                raise
             except Exception as error:  # raised on a worker, outside of the audit of a batch
                 raise StreamError(
                     f"A Dask worker failed ({type(error).__name__}: {first_line(error)}); continue with `resume=True` "
@@ -202,26 +200,23 @@ def _has_workers(client: Any) -> bool:
 
 @contextmanager
 def _dask_client(distributed: Any, scheduler: str | None, n_workers: int) -> Iterator[Any]:
-    cluster = None
-    try:
-        if scheduler is None:
-            cluster = distributed.LocalCluster(
-                n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
-            )
-        client = distributed.Client(cluster or scheduler, timeout=_CONNECT_SECONDS)
-    except RuntimeError as error:
-        raise StreamError(
-            "Dask could not start workers on this machine; a script that uses them must do so under "
-            '`if __name__ == "__main__":`, because each worker reads the script first.'
-        ) from error
-    except (OSError, TimeoutError, ValueError) as error:
-        raise InvalidInputError(
-            f"No Dask scheduler answers at {scheduler!r} ({first_line(error)}); start one, or drop `scheduler` "
-            "(--scheduler) to use this machine."
-        ) from error
-    try:
+    with ExitStack() as stack:
+        try:
+            place: Any = scheduler
+            if scheduler is None:
+                place = distributed.LocalCluster(
+                    n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0"
+                )
+                stack.callback(place.close)
+            client = stack.enter_context(closing(distributed.Client(place, timeout=_CONNECT_SECONDS)))
+        except RuntimeError as error:
+            raise StreamError(
+                "Dask could not start workers on this machine; a script that uses them must do so under "
+                '`if __name__ == "__main__":`, because each worker reads the script first.'
+            ) from error
+        except (OSError, TimeoutError, ValueError) as error:
+            raise InvalidInputError(
+                f"No Dask scheduler answers at {scheduler!r} ({first_line(error)}); start one, or drop `scheduler` "
+                "(--scheduler) to use this machine."
+            ) from error
         yield client
-    finally:
-        client.close()
-        if cluster is not None:
-            cluster.close()
