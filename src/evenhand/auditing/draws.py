@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import fields, replace
 from functools import partial
 from operator import mul
 from statistics import mode
@@ -140,15 +140,6 @@ def _of_threshold(people: People, pool: People) -> tuple[People, People] | None:
     return None if min(*own.groups.counts.values(), *other.groups.counts.values()) < FEWEST_EXPECTED else (own, other)
 
 
-@dataclass(frozen=True, eq=False)
-class _Draw:
-    """The results from one draw of the groups."""
-
-    evidence: Evidence | None
-    pairs: PairMetrics
-    estimates: Estimates
-
-
 def pooled_over_draws(
     first: AuditResult, reference: Fitted, batch: BatchFindings, advance: Callable[[str], None]
 ) -> AuditResult:
@@ -168,27 +159,28 @@ def pooled_over_draws(
     if probable is None:
         return first
     against, seed = first.outcome.approvals.reference, reference.settings.random_state
-    draws = [_Draw(first.evidence, first.pair_metrics, _estimates(reference, batch, first.evidence, against))]
+    draws = [(first.evidence, first.pair_metrics, _estimates(reference, batch, first.evidence, against))]
     for number in range(1, probable.n_draws):
         drawn = of_draw(batch.people, reference.pool, number, seed)
         draws.append(_audited(reference, *drawn, against))
         advance(f"draw {number + 1} of {probable.n_draws}")
-    by_name = {key: [draw.estimates[key] for draw in draws] for key in draws[0].estimates}
-    pooled = {key: _pooled(key, estimates) for key, estimates in by_name.items()}
+    evidence, pairs, estimates = zip(*draws, strict=True)
+    by_name = {key: [one[key] for one in estimates] for key in estimates[0]}
+    pooled = {key: _pooled(key, of_key) for key, of_key in by_name.items()}
     likely = _of_threshold(batch.people, reference.pool)
-    thresholded = {} if likely is None else _audited(reference, *likely, against).estimates
+    thresholded = {} if likely is None else _audited(reference, *likely, against)[-1]
     drawn_groups = _drawn_groups(batch, pooled, thresholded, against)
     expected = drawn_groups["expected"]
-    evidence = [draw.evidence for draw in draws if draw.evidence is not None]
+    gathered = [one for one in evidence if one is not None]
     return replace(
         first,
         sections={
             **first.sections,
             "outcome": _pooled_outcome(first.outcome, pooled, expected),
-            "excess": _pooled_evidence(evidence, by_name, pooled, seed) if evidence else None,
+            "excess": _pooled_evidence(gathered, by_name, pooled, seed) if gathered else None,
             "regimes": replace(
                 first.pair_metrics,
-                **_means([draw.pairs for draw in draws], "cec", "input_gap", "reasoning_gap"),
+                **_means(pairs, "cec", "input_gap", "reasoning_gap"),
                 regimes={name: pooled[DrawKey(f"regime {name}")].value for name in REGIMES},
             ),
             "drawn-groups": drawn_groups,
@@ -205,7 +197,9 @@ def pooled_over_draws(
     )
 
 
-def _audited(reference: Fitted, people: People, pool_of_people: People, against: str) -> _Draw:
+def _audited(
+    reference: Fitted, people: People, pool_of_people: People, against: str
+) -> tuple[Evidence | None, PairMetrics, Estimates]:
     """Audit the people in the groups of another draw, with score gaps relative to a given group."""
     is_pool = pool_of_people is people
     people = replace(people, by={})
@@ -217,7 +211,7 @@ def _audited(reference: Fitted, people: People, pool_of_people: People, against:
         batches = OneBatch(output, Threads(min(n_cores(), MOST_THREADS)))
         evidence = gather_evidence(fitted, batches, merged, against, is_whole=False)
     pairs = PairMetrics.of(merged.sums, names, (math.nan, math.nan), fitted.scope, is_weighted=False)
-    return _Draw(evidence, pairs, _estimates(fitted, batch, evidence, against))
+    return evidence, pairs, _estimates(fitted, batch, evidence, against)
 
 
 def _estimates(reference: Fitted, batch: BatchFindings, evidence: Evidence | None, against: str) -> Estimates:
@@ -351,9 +345,8 @@ def _pooled_evidence(
     influences = {key: pooled_influence(by_name[key]) for key in names}
     gaps = []
     for k, gap in enumerate(first.score_gaps):
-        if (
-            len({draw.score_gaps[k].total.value for draw in draws}) == 1
-        ):  # groups are known: shuffles hold for all draws
+        of_draws = [draw.score_gaps[k] for draw in draws]
+        if len({of.total.value for of in of_draws}) == 1:  # groups are known: shuffles hold for all draws
             gaps.append(gap)
             continue
         sides = (gap.group, gap.reference)
@@ -364,7 +357,6 @@ def _pooled_evidence(
         is_tested = np.isfinite(p_values) & np.isfinite([row.p_adjusted for row in gap.features])  # not of finances
         adjusted, level = smallest_p_values(p_values, correlation, np.flatnonzero(is_tested), rng)
         parts: dict[str, Any] = {place: estimates[DrawKey(name, *sides)] for name, place in _SCORE_GAPS.items()}
-        of_draws = [draw.score_gaps[k] for draw in draws]
         parts |= _means(of_draws, "n_people", "n_alone")
         features = tuple(_pooled_input(estimates[key], key, p, level) for key, p in zip(inputs, adjusted, strict=True))
         smallest = float(np.nanmin(adjusted, initial=1.0)) if inputs else math.nan

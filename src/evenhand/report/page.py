@@ -461,18 +461,15 @@ def _flat(found: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 def audited_table(summary: Summary) -> Table:
     """What was audited, all options that change a metric, and versions."""
-    records: list[Record] = [{"part": "schema", "item": "schema", "value": summary["schema"]}]
+    items = [("schema", "schema", summary["schema"])]
     for part in ("report", "data", "settings", "versions"):
         for item, value in summary.get(part, {}).items():
             if isinstance(value, Mapping):
-                records += [
-                    {"part": part, "item": f"{item}: {key}", "value": ", ".join(v) if isinstance(v, list) else v}
-                    for key, v in _flat(value)
-                ]
-            elif isinstance(value, (list, tuple)):
-                records += [{"part": part, "item": item, "value": v} for v in value]
+                nested = ((key, ", ".join(v) if isinstance(v, list) else v) for key, v in _flat(value))
+                items += [(part, f"{item}: {key}", v) for key, v in nested]
             else:
-                records.append({"part": part, "item": item, "value": value})
+                items += [(part, item, v) for v in (value if isinstance(value, (list, tuple)) else [value])]
+    records = [dict(zip(("part", "item", "value"), values, strict=True)) for values in items]
     columns = (
         text("part"),
         text("item"),

@@ -423,22 +423,17 @@ def _pair(sample: Mapping[str, Any], row: int) -> alt.Chart:
     """Attributions of the two people of a sampled pair side by side, as parts of unit vectors."""
     chosen = sample["pairs"].iloc[row]
     sides = {
-        f"person {chosen['person']}, {label_of(chosen['group'])}": (
-            sample["attributions"][row],
-            sample["values"].iloc[row],
-        ),
-        f"match {chosen['match']}, {label_of(chosen['other_group'])}": (
-            sample["match_attributions"][row],
-            sample["match_values"].iloc[row],
-        ),
+        f"person {chosen['person']}, {label_of(chosen['group'])}": "",
+        f"match {chosen['match']}, {label_of(chosen['other_group'])}": "match_",
     }
-    units = [attributions / max(float(np.linalg.norm(attributions)), 1e-30) for attributions, _ in sides.values()]
+    units = sample["attributions"][row], sample["match_attributions"][row]
+    units = tuple(unit / max(float(np.linalg.norm(unit)), 1e-30) for unit in units)
     order = np.argsort(-np.maximum(*map(np.abs, units)), kind="stable")[:MOST_FEATURES]
     names = labels_of([str(sample["values"].columns[j]) for j in order])
     rows = [
-        {"label": name, "who": who, "part": float(unit[j]), "value": shortened(values.iloc[j], 40)}
+        {"label": name, "who": who, "part": float(unit[j]), "value": shortened(sample[f"{side}values"].iat[row, j], 40)}
         for name, j in zip(names, order, strict=True)
-        for (who, (_, values)), unit in zip(sides.items(), units, strict=True)
+        for (who, side), unit in zip(sides.items(), units, strict=True)
     ]
     chart = chart_of(rows).mark_bar()
     chart = chart.encode(

@@ -201,21 +201,16 @@ def shown(table: Table) -> ShownTable:
     (('a', '50.0%', '25.0 to 75.0', '1,200'),)
     """
     columns = [column for column in table.columns if column.where != "workbook"]
-    heads = [head for c in columns for head in ((c.heading, INTERVAL) if c.is_estimate else (c.heading,))]
-    numbers, long = (
-        [is_one for c, is_one in zip(columns, of_each, strict=True) for _ in range(2 if c.is_estimate else 1)]
-        for of_each in ([c.is_number for c in columns], [c.kind == "long text" for c in columns])
-    )
+    heads = [
+        (head, column.is_number, column.kind == "long text")
+        for column in columns
+        for head in ((column.heading, INTERVAL) if column.is_estimate else (column.heading,))
+    ]
     rows = [[cell for column in columns for cell in _cells(column, record)] for record in table.records]
     # A column without content, such as notes when there is nothing to note, takes room for nothing.
     kept = [place for place in range(len(heads)) if place == 0 or any(row[place] for row in rows)]
-    return ShownTable(
-        tuple(heads[place] for place in kept),
-        tuple(tuple(row[place] for place in kept) for row in rows),
-        tuple(numbers[place] for place in kept),
-        table.caption,
-        tuple(long[place] for place in kept),
-    )
+    names, numbers, long = zip(*(heads[place] for place in kept), strict=True)
+    return ShownTable(names, tuple(tuple(row[place] for place in kept) for row in rows), numbers, table.caption, long)
 
 
 def values_of(column: Column, record: Record) -> Sequence[Any]:
