@@ -13,7 +13,6 @@ from typing import Any, Literal, Self, TypeAlias
 import array_api_compat
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.sparse import csr_array
 
 from evenhand.exceptions import InvalidInputError
 
@@ -179,23 +178,6 @@ def counts(codes: Array, n_codes: int) -> Array:
     array([1, 0, 2, 0])
     """
     return codes.bincount(minlength=n_codes) if is_torch_array(codes) else np.bincount(codes, minlength=n_codes)
-
-
-def sums_by(codes: Array, values: Array, n_codes: int) -> Array:
-    """Sums of the rows of each code, of shape (n_codes, n_columns), added in the order of the rows.
-
-    Examples
-    --------
-    >>> sums_by(np.array([2, 0, 2]), np.array([[1.0], [2.0], [3.0]]), 3).tolist()
-    [[2.0], [0.0], [4.0]]
-    """
-    if is_torch_array(values):
-        import torch
-
-        order, lengths = codes.argsort(stable=True), counts(codes, n_codes)
-        return torch.segment_reduce(values[order], "sum", lengths=lengths, axis=0, unsafe=True)
-    entries = (np.ones(len(codes)), codes.astype(np.int64, copy=False), np.arange(len(codes) + 1))
-    return np.asarray(csr_array(entries, shape=(len(codes), n_codes)).T @ values)
 
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, Self, runtime_checkable
+from typing import Literal, Protocol, Self
 
 from evenhand.arrays import Array, double
 
@@ -64,21 +65,8 @@ class Explanation(Protocol):
         """Contribution of a step of `deviation`, of shape (d,), from the baseline in each context, of shape (n, d)."""
         ...
 
-
-@runtime_checkable
-class SharesContexts(Protocol):
-    """An explanation that can compute what inputs contribute in a context once for all requests in it."""
-
-    @property
-    def shares_contexts(self) -> bool:
-        """Whether it does, so that requests are best combined."""
-        ...
-
-    def crossed(self, contexts: Array, other: Explanation, inputs: Array) -> Array:
-        """Contributions of the inputs of rows `inputs` of `other` in the contexts of rows `contexts`, of shape (n, d).
-
-        Both must be explained from the same baselines, row by row.
-        """
+    def reversed(self, score: Callable[[Array], Array]) -> Self:
+        """The explanation of the opposite outcome, whose score is `score` of this one: every contribution negated."""
         ...
 
 
@@ -136,3 +124,8 @@ class Attribution:
     def per_deviation(self, deviation: Array) -> Array:
         """Change of the logit for a step of `deviation` under the gradients of each person."""
         return deviation * self.gradients
+
+    def reversed(self, score: Callable[[Array], Array]) -> Self:
+        """The same for the opposite outcome."""
+        logit, baseline_logit = score(self.logit), score(self.baseline_logit)
+        return replace(self, gradients=-self.gradients, logit=logit, baseline_logit=baseline_logit)

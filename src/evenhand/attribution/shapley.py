@@ -12,6 +12,7 @@ context if the score is linear or, more generally, a sum of functions of one inp
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, Self, runtime_checkable
 
@@ -70,6 +71,8 @@ class ShapleyAttribution:
         Shapley values; their standard errors if permutations were sampled.
     is_category
         Which inputs are codes of categories, of shape (d,), between which no step is taken. None if there are none.
+    sign
+        -1 if the game is the score of the opposite outcome, and every contribution is negated.
     source
         The attribution whose rows these are, and which rows; None for neither. What depends only on a person's row is
         computed once there.
@@ -83,6 +86,7 @@ class ShapleyAttribution:
     baseline_logit: Floats
     standard_error: Floats | None
     is_category: Bools | None = None
+    sign: int = 1
     source: tuple[ShapleyAttribution, Ints] | None = None
     _steps: dict[bytes, Floats] = field(default_factory=dict)
 
@@ -113,18 +117,17 @@ class ShapleyAttribution:
 
     def with_inputs_of(self, other: Self) -> Floats:
         """Contributions of the inputs of `other` in the contexts of these people."""
-        return self.game.contributions(other.x, self.x, self.baseline).values
-
-    @property
-    def shares_contexts(self) -> bool:
-        """Whether the game evaluates a context once for all requests."""
-        return isinstance(self.game, SharedGame)
+        return self.sign * self.game.contributions(other.x, self.x, self.baseline).values
 
     def crossed(self, contexts: Ints, other: Explanation, inputs: Ints) -> Floats:
-        """Contributions of the inputs of rows of `other` in the contexts of rows."""
+        """Contributions of the inputs of rows `inputs` of `other` in the contexts of rows `contexts`, of shape (n, d).
+
+        Both must be explained from the same baselines, row by row, by a game that evaluates contexts once.
+        """
         assert isinstance(self.game, SharedGame)
         assert isinstance(other, ShapleyAttribution)
-        return self.game.contributions_at((other.x, inputs), (self.x, contexts), (self.baseline, contexts))
+        rows = (other.x, inputs), (self.x, contexts), (self.baseline, contexts)
+        return self.sign * self.game.contributions_at(*rows)
 
     def per_deviation(self, deviation: Floats) -> Floats:
         """Contribution of a step of `deviation` from the baseline in each context; 0 for a category, which has none."""
@@ -137,7 +140,12 @@ class ShapleyAttribution:
         if self.is_category is not None:
             deviation = np.where(self.is_category, 0.0, deviation)
         step = (self.baseline + deviation).astype(self.x.dtype, copy=False)
-        return self.game.contributions(step, self.x, self.baseline).values
+        return self.sign * self.game.contributions(step, self.x, self.baseline).values
+
+    def reversed(self, score: Callable[[Floats], Floats]) -> Self:
+        """The same for the opposite outcome."""
+        logit, baseline_logit = score(self.logit), score(self.baseline_logit)
+        return replace(self, values=-self.values, logit=logit, baseline_logit=baseline_logit, sign=-self.sign)
 
 
 def shapley_attribution(

@@ -36,8 +36,9 @@ class Score:
         Where the score comes from, for messages.
     is_probability
         Whether the function returns a probability.
-    as_log_odds
-        Whether to convert it to log-odds, with probabilities of at least `CERTAINTY` and at most 1 minus that.
+    output
+        The scale on which the score is explained. To become log-odds, a probability is at least `CERTAINTY` and at most
+        1 minus that.
     coded
         The encoding of the matrix, if the model takes a table of categories and numbers.
     """
@@ -45,8 +46,8 @@ class Score:
     function: Callable[[Any], Any]
     source: str
     is_probability: bool
-    as_log_odds: bool = False
-    column_names: tuple[str, ...] | None = None
+    output: Output
+    column_names: Sequence[str] | None = None
     coded: CodedTable | None = None
 
     def __call__(self, x: Floats) -> Floats:
@@ -77,7 +78,7 @@ class Score:
             raise InvalidInputError(
                 f"{self.source} returned {n_bad} of {len(scores)} scores that are missing or infinite."
             )
-        if self.as_log_odds:
+        if self.is_probability and self.output == "log-odds":
             scores = np.clip(scores, CERTAINTY, 1 - CERTAINTY)
             scores = np.log(scores) - np.log1p(-scores)
         return scores
@@ -102,8 +103,8 @@ def score_function(
     output: Output | None = None,
     column_names: Sequence[str] | None = None,
     coded: CodedTable | None = None,
-) -> tuple[Score, Output]:
-    """The score of a model, and whether it is explained as a probability or as log-odds.
+) -> Score:
+    """The score of a model, explained as a probability or as log-odds.
 
     The probability of a function is explained as log-odds: a scorecard adds points, and so does a function that returns
     its probability.
@@ -123,10 +124,7 @@ def score_function(
         If its score is neither, and `output` does not say how to interpret it.
     """
     name = type(model).__name__
-    wants_log_odds = output == "log-odds"
-    names = None if column_names is None else tuple(column_names)
-    score = partial(Score, column_names=names, coded=coded)
-    explained: Output = output or "probability"
+    score = partial(Score, column_names=column_names, coded=coded)
     if output == "value":
         predict = getattr(model, "predict", model)
         if not callable(predict):
@@ -134,25 +132,24 @@ def score_function(
                 f"Cannot audit a {name}: expected a fitted regressor with `predict`, or a function that maps a matrix "
                 "or a table to one number per row."
             )
-        return score(predict, f"predict of {name}", False), output
+        return score(predict, f"predict of {name}", False, output)
     if callable(getattr(model, "predict_proba", None)):
-        return score(model.predict_proba, f"predict_proba of {name}", True, wants_log_odds), explained
+        return score(model.predict_proba, f"predict_proba of {name}", True, output or "probability")
     if _gives_margin(model):
         check_margin(name, output)
-        return score(model.decision_function, f"decision_function of {name}", False), "log-odds"
+        return score(model.decision_function, f"decision_function of {name}", False, "log-odds")
     if callable(getattr(model, "predict", None)):
         classes = getattr(model, "classes_", None)
         if classes is None or len(classes) != 2:
-            return score(model.predict, f"predict of {name}", not wants_log_odds), explained
-        favorable = classes[1]
+            return score(model.predict, f"predict of {name}", output != "log-odds", output or "probability")
 
         def is_favorable(x: Any) -> Floats:
-            return np.asarray(np.asarray(model.predict(x)) == favorable, dtype=np.float64)
+            return np.asarray(np.asarray(model.predict(x)) == classes[1], dtype=np.float64)
 
-        return score(is_favorable, f"predict of {name}", True, wants_log_odds), explained
+        return score(is_favorable, f"predict of {name}", True, output or "probability")
     if callable(model):
         source = f"The function {getattr(model, '__name__', name)}"
-        return score(model, source, not wants_log_odds, as_log_odds=output is None), output or "log-odds"
+        return score(model, source, output != "log-odds", output or "log-odds")
     raise InvalidTypeError(
         f"Cannot audit a {name}: expected a torch module, a fitted classifier with `predict_proba`, "
         "`decision_function` or `predict`, or a function that maps a matrix or a table to one number per row."
@@ -226,28 +223,23 @@ def black_box_model(
     """
     columns = fitted_names(model) if names is None else [str(column) for column in names]
     coded = _coded(table, columns, categorical) if encoder is None else None
-    if (
-        columns is None
-        and encoder is None
-        and coded is None
-        and _asks_for_names(score_function(model, output)[0], table)
-    ):
-        assert table is not None
+    score = score_function(model, output, columns, coded)
+    if columns is None and encoder is None and coded is None and table is not None and _asks_for_names(score, table):
         columns = [str(column) for column in table.columns]
-    score, explained = score_function(model, output, columns, coded)
+        score = replace(score, column_names=columns)
     takes_missing = coded is not None or scores_missing(score, table, columns, encoder)
     if encoder is None:
         named_columns = None if columns is None else NamedColumns(columns, takes_missing)
         encoder = named_columns if coded is None else coded
-    if output is None and score.as_log_odds and _only_decides(score, table, encoder):
-        score, explained = replace(score, as_log_odds=False), "probability"
+    as_log_odds = score.is_probability and score.output == "log-odds"
+    if output is None and as_log_odds and _only_decides(score, table, encoder):
+        score = replace(score, output="probability")
     return ShapleyModel(
         SampledShapley(score, n_permutations, random_state),
         kind or f"{score.source} (black box)",
         encoder,
-        output=explained,
+        output=score.output,
         takes_missing=takes_missing,
-        attribution="sampled_shapley",
         categorical_inputs=() if coded is None else coded.categorical,
         has_probabilities=not _gives_margin(model),
     )
@@ -280,13 +272,13 @@ def _only_decides(score: Score, table: pd.DataFrame | None, encoder: EncodesTabl
     """Whether every score of people spread over the table is 0 or 1."""
     if table is None or not len(table) or not set(table.columns if encoder is None else encoder.names) <= set(table):
         return False
-    scores = _tried(replace(score, as_log_odds=False), spread_people(table), encoder)
+    scores = _tried(replace(score, output="probability"), spread_people(table), encoder)
     return scores is not None and bool(np.isin(scores, (0.0, 1.0)).all())
 
 
-def _asks_for_names(score: Score, table: pd.DataFrame | None) -> bool:
+def _asks_for_names(score: Score, table: pd.DataFrame) -> bool:
     """Whether a score fails on a matrix as a function that uses column names would."""
-    if table is None or not len(table):
+    if not len(table):
         return False
     try:
         score.function(table.iloc[:2].to_numpy(dtype=np.float64, na_value=np.nan))
@@ -324,15 +316,14 @@ def sampled_model(
         return margin if wanted == known.output else known.probability(margin)
 
     wanted = output or known.output
-    as_log_odds = wanted == "log-odds" and known.output == "probability"
-    checked = Score(score, f"The {known.kind}", as_log_odds, as_log_odds)
+    is_probability = wanted == "log-odds" and known.output == "probability"
+    checked = Score(score, f"The {known.kind}", is_probability, wanted)
     return ShapleyModel(
         SampledShapley(checked, n_permutations, random_state),
         known.kind,
         known.encoder,
         output=wanted,
         takes_missing=known.takes_missing,
-        attribution="sampled_shapley",
         categorical_inputs=known.categorical_inputs,
         has_probabilities=known.has_probabilities,
     )

@@ -72,6 +72,8 @@ class Member:
         Positions of the inputs that it uses; None for all.
     is_probability
         Whether to use its probability; otherwise its margin.
+    calibrator
+        A function of that, by which it is calibrated; None for none.
     """
 
     model: AuditedModel
@@ -79,15 +81,19 @@ class Member:
     coded: CodedTable | None = None
     columns: NDArray[np.int64] | None = None
     is_probability: bool = True
+    calibrator: Callable[[Floats], Any] | None = None
 
     def mixtures(self, asked: Mixtures) -> Floats:
-        """The margin, or the probability, of each mixture for each person."""
+        """The margin, the probability, or what it is calibrated to, of each mixture for each person."""
         inputs = self._encoded(asked.inputs)
         context = inputs if asked.context is asked.inputs else self._encoded(asked.context)
         baseline = self._encoded(asked.baseline)
         taken = (asked.is_input[:, self._sources], asked.is_context[:, self._sources])
         margins = mixture_margins(self.model, Mixtures(inputs, context, baseline, *taken))
-        return self.model.probability(margins) if self.is_probability else margins
+        scores: Floats = self.model.probability(margins) if self.is_probability else margins
+        if self.calibrator is None:
+            return scores
+        return np.asarray(self.calibrator(scores.reshape(-1)), dtype=np.float64).reshape(scores.shape)
 
     @cached_property
     def _takes_all(self) -> bool:
@@ -122,7 +128,7 @@ class Member:
 class Averaged:
     """The weighted mean of parts."""
 
-    parts: tuple[ScoresMixtures, ...]
+    parts: Sequence[Member]
     weights: Floats
 
     def mixtures(self, asked: Mixtures) -> Floats:
@@ -135,19 +141,6 @@ class Averaged:
 
 
 @dataclass(frozen=True, eq=False)
-class Calibrated:
-    """A function of one part."""
-
-    part: ScoresMixtures
-    function: Callable[[Floats], Any]
-
-    def mixtures(self, asked: Mixtures) -> Floats:
-        """The function's value for each mixture for each person."""
-        found = self.part.mixtures(asked)
-        return np.asarray(self.function(found.reshape(-1)), dtype=np.float64).reshape(found.shape)
-
-
-@dataclass(frozen=True, eq=False)
 class Stacked:
     """A model of the parts' scores, and also of the inputs if it uses them.
 
@@ -157,7 +150,7 @@ class Stacked:
         Maps the parts' scores, one column each, to one number per row.
     """
 
-    parts: tuple[ScoresMixtures, ...]
+    parts: Sequence[Member]
     final: Callable[[Floats], Floats]
     passes_inputs: bool = False
 
@@ -287,28 +280,24 @@ def _whole(model: Any, inputs: _Inputs, known: Known) -> ScoresMixtures | None:
         pairs = model.calibrated_classifiers_
         if not {pair.method for pair in pairs} <= {"sigmoid", "isotonic"}:
             return None
-        members = (inputs.member(pair.estimator, known, _method(pair.estimator)) for pair in pairs)
-        parts = zip(members, pairs, strict=True)
-        calibrated = tuple(Calibrated(member, pair.calibrators[0].predict) for member, pair in parts)
-        return Averaged(calibrated, np.ones(len(pairs)))
-    if is_kind(model, "StackingClassifier"):
-        return _stacked(model, inputs, known)
-    voters = tuple(inputs.member(member, known, "predict_proba", columns) for member, columns in _voters(model))
-    return Averaged(voters, _weights(model))
+        members = [inputs.member(pair.estimator, known, _method(pair.estimator)) for pair in pairs]
+        calibrators = [pair.calibrators[0].predict for pair in pairs]
+        parts = [replace(each, calibrator=by) for each, by in zip(members, calibrators, strict=True)]
+        return Averaged(parts, np.ones(len(parts)))
+    if not is_kind(model, "StackingClassifier"):
+        voters = [inputs.member(member, known, "predict_proba", columns) for member, columns in _voters(model)]
+        return Averaged(voters, _weights(model))
+    methods = [name for name in model.stack_method_ if name != "drop"]
+    if not set(methods) <= {"predict_proba", "decision_function"} or (model.passthrough and inputs.coded is not None):
+        return None
+    stacked = zip(model.estimators_, methods, strict=True)
+    parts = [inputs.member(member, known, method) for member, method in stacked]
+    return Stacked(parts, partial(_response, model.final_estimator_.predict_proba), model.passthrough)
 
 
 def _method(estimator: Any) -> str:
     """The method of a member that a calibration uses."""
     return "decision_function" if hasattr(estimator, "decision_function") else "predict_proba"
-
-
-def _stacked(model: Any, inputs: _Inputs, known: Known) -> ScoresMixtures | None:
-    methods = [name for name in model.stack_method_ if name != "drop"]
-    if not set(methods) <= {"predict_proba", "decision_function"} or (model.passthrough and inputs.coded is not None):
-        return None
-    members = zip(model.estimators_, methods, strict=True)
-    parts = tuple(inputs.member(member, known, method) for member, method in members)
-    return Stacked(parts, partial(_response, model.final_estimator_.predict_proba), model.passthrough)
 
 
 def _voters(model: Any) -> list[tuple[Any, NDArray[np.int64] | None]]:

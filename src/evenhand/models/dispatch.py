@@ -20,7 +20,15 @@ from evenhand.inputs.encoding import NumberColumn, TableEncoder
 from evenhand.models.additive import boosting_machine
 from evenhand.models.black_box import black_box_model, sampled_model
 from evenhand.models.combined import exact_combination, opened
-from evenhand.models.encoders import OneToOne, Steps, flat_steps, part_that_mixes, pipeline_encoder
+from evenhand.models.encoders import (
+    OneToOne,
+    Steps,
+    fitted_names,
+    flat_steps,
+    part_that_mixes,
+    pipeline_encoder,
+    positions,
+)
 from evenhand.models.onnx import OnnxModel, onnx_model
 from evenhand.models.pmml import PmmlModel, pmml_model
 from evenhand.models.protocol import (
@@ -186,7 +194,7 @@ def _known(model: Any, options: _Options) -> AuditedModel | None:
     if is_scorecard(model):
         bins = pipeline_encoder(ScorecardBins(model), options.table)
         return None if bins is None else _known_estimator(model.estimator_, options, bins)
-    if _is_boosting_machine(model):
+    if is_kind(model, "ExplainableBoostingClassifier", library="interpret"):
         return boosting_machine(model, options.table)
     if is_kind(model, "Pipeline"):
         return _known_pipeline(model, options)
@@ -220,12 +228,6 @@ def is_module(model: Any) -> bool:
 def _is_statsmodels(model: Any) -> bool:
     """Whether `model` is the result of fitting a statsmodels model."""
     return type(model).__module__.startswith("statsmodels.") and hasattr(model, "params")
-
-
-def _is_boosting_machine(model: Any) -> bool:
-    """Whether `model` is an ExplainableBoostingClassifier of InterpretML."""
-    kinds = type(model).__mro__
-    return any(k.__name__ == "ExplainableBoostingClassifier" and k.__module__.startswith("interpret.") for k in kinds)
 
 
 def _takes_categories(model: Any) -> bool:
@@ -410,24 +412,15 @@ def _of_steps(pipeline: Any, columns: Sequence[str]) -> Iterator[tuple[str, Fitt
     """From a scaler that is applied first, or after missing values were filled."""
     for _, step in flat_steps(pipeline):
         if is_kind(step, "ColumnTransformer"):
-            for _, part, chosen in step.transformers_:
-                names = _names(chosen, columns)
-                if names is not None and not isinstance(part, str):
+            known = fitted_names(step) or list(columns)
+            for _, part, chosen in step.transformers_ if len(known) == step.n_features_in_ else ():
+                names = [known[j] for j in positions(chosen, known, len(known))]
+                if not isinstance(part, str):
                     yield from _of_steps(part, names) if is_kind(part, "Pipeline") else _of_scaler(part, names)
             return
         if not is_kind(step, *_IMPUTERS):
             yield from _of_scaler(step, columns)
             return
-
-
-def _names(chosen: Any, columns: Sequence[str]) -> list[str] | None:
-    """Columns by name; None if they are not selected by names or positions."""
-    if not isinstance(chosen, (list, tuple, np.ndarray)):
-        return None
-    if all(isinstance(name, str) for name in chosen):
-        return list(chosen)
-    is_place = all(isinstance(k, (int, np.integer)) and not isinstance(k, bool) and k < len(columns) for k in chosen)
-    return [columns[k] for k in chosen] if is_place else None
 
 
 def _of_scaler(step: Any, columns: Sequence[str]) -> Iterator[tuple[str, FittedScale]]:

@@ -152,7 +152,7 @@ def _parts(transformer: Any, n_inputs: int) -> list[tuple[Any, int]]:
     """Transformers inside a transformer, with the number of columns of each, if known."""
     if hasattr(transformer, "transformers_"):
         names = fitted_names(transformer)
-        return [(part, len(_positions(columns, names, n_inputs))) for _, part, columns in transformer.transformers_]
+        return [(part, len(positions(columns, names, n_inputs))) for _, part, columns in transformer.transformers_]
     if hasattr(transformer, "transformer_list"):
         return [(part, n_inputs) for _, part in transformer.transformer_list]
     parts = []
@@ -201,11 +201,11 @@ def _column_transformer(transformer: Any, n_inputs: int) -> Sources | None:
         place = transformer.output_indices_[name]
         if part == "drop" or place.start == place.stop:
             continue
-        positions = _positions(columns, names, n_inputs)
-        inner = column_sources(part, len(positions))
+        chosen = positions(columns, names, n_inputs)
+        inner = column_sources(part, len(chosen))
         if inner is None or len(inner) != place.stop - place.start:
             return None
-        sources[place] = [positions[j] for j in inner]
+        sources[place] = [chosen[j] for j in inner]
     return None if -1 in sources else sources
 
 
@@ -218,7 +218,7 @@ def _repeated(widths: Sequence[int]) -> Sources:
     return np.repeat(np.arange(len(widths)), widths).tolist()
 
 
-def _positions(columns: Any, names: list[str] | None, n_inputs: int) -> list[int]:
+def positions(columns: Any, names: list[str] | None, n_inputs: int) -> list[int]:
     """Columns of a ColumnTransformer, given by name, position, slice or mask, as positions."""
     if isinstance(columns, slice):
         if isinstance(columns.start, str) or isinstance(columns.stop, str):  # by name, both ends included

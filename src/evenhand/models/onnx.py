@@ -135,28 +135,21 @@ class OnnxModel:
 
 
 def onnx_model(
-    model: OnnxModel,
-    *,
-    output: Output | None = None,
-    n_permutations: int = 32,
-    random_state: int = 0,
-    table: pd.DataFrame | None = None,
+    model: OnnxModel, *, output: Output | None = None, table: pd.DataFrame | None = None, **sampling: Any
 ) -> AuditedModel:
     """An ONNX model in the form of the audit: differentiated if its graph is a plain network, else a black box."""
-    if output != "probability":
-        network = onnx_network(model)
-        if network is not None:
-            return network
-    is_probability = model.returns_probability if output is None or model.returns_probability else False
-    as_log_odds = is_probability and output == "log-odds"
-    explained: Output = "probability" if is_probability and not as_log_odds else "log-odds"
-    score = Score(model.score, "The ONNX model", is_probability, as_log_odds)
+    network = None if output == "probability" else onnx_network(model)
+    if network is not None:
+        return network
+    is_probability = model.returns_probability
+    explained: Output = "probability" if is_probability and output != "log-odds" else "log-odds"
+    score = Score(model.score, "The ONNX model", is_probability, explained)
     names = model.column_names
     if names is not None and table is not None:
         names = as_spelled(names, [str(column) for column in table.columns])
     takes_missing = scores_missing(score, table, names)
     return ShapleyModel(
-        SampledShapley(score, n_permutations, random_state),
+        SampledShapley(score, **sampling),
         "ONNX model (black box)",
         None if names is None else NamedColumns(names, takes_missing),
         output=explained,
@@ -177,7 +170,7 @@ def onnx_network(model: OnnxModel) -> AuditedModel | None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(_CHECKED_ROWS, model.n_inputs or 0)) * rng.choice([0.1, 1.0, 10.0], size=(_CHECKED_ROWS, 1))
     x = x.astype(np.float32).astype(np.float64)
-    theirs = Score(model.score, "The ONNX model", False)(x)
+    theirs = Score(model.score, "The ONNX model", False, "log-odds")(x)
     ours = network.margin(x)
     scale = 1.0 if model.returns_probability else max(1.0, float(np.abs(theirs).max()))
     if model.returns_probability:

@@ -17,7 +17,7 @@ from evenhand.exceptions import InvalidInputError, first_line
 from evenhand.models.black_box import black_box_model
 from evenhand.models.encoders import NamedColumns
 from evenhand.models.protocol import AuditedModel, LinearModel
-from evenhand.models.sklearn import is_kind
+from evenhand.models.sklearn import coefficients, is_kind
 from evenhand.system.libraries import optional_module
 
 _MADE_UP = 64  # people
@@ -98,10 +98,9 @@ def _linear(model: PmmlModel) -> LinearModel | None:
     names = model.feature_names_in_
     if not is_kind(model.estimator, "LogisticRegression") or not model.takes_numbers:
         return None
-    weights = np.array(model.estimator.coef_, dtype=np.float64).reshape(-1)
+    weights, intercept = coefficients(model.estimator)
     if len(weights) != len(names):
         return None
-    intercept = float(np.ravel(model.estimator.intercept_)[0])
     found = LinearModel(weights, intercept, "PMML logistic regression", NamedColumns(names))
     people = pd.DataFrame(np.random.default_rng(0).normal(size=(_MADE_UP, len(names))), columns=names)
     ours = found.probability(found.margin(found.encode(people)))

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from evenhand.arrays import Array, Ints, gpu_of, like, namespace
-from evenhand.attribution.explanation import Explanation, SharesContexts
+from evenhand.attribution.explanation import Explanation
+from evenhand.attribution.shapley import ShapleyAttribution, SharedGame
 from evenhand.matching.placebos import PlaceboPairs
 from evenhand.metrics.cec import NEGLIGIBLE_NORM, PairScores, cec_scores
 from evenhand.models.explaining import Explainer, HalvedExplainer, Seen, SeenTriples
@@ -52,7 +53,7 @@ def score_explained_pairs(me: Explanation, them: Explanation, join: Array | None
 
 
 def _joined_scores(join: Array | None, *parts: Array) -> PairScores:
-    return PairScores(*(parts if join is None else (part @ join for part in parts)))
+    return PairScores(*(_by_column(part, join) for part in parts))
 
 
 def score_pairs(
@@ -170,8 +171,9 @@ def score_triples(
                 for own, others in ((me, moved), (as_me, as_me.with_inputs_of(me)))
             )
             gaps.append(_joined_scores(join, me.values, as_me.values, moved, swapped).reasoning_gap)
-            financial_gaps.append(_gap(scores[-1], with_theirs, join))
-            lengths.append(_length(with_theirs, join))
+            moved_finances = _by_column(with_theirs.values, join)
+            financial_gaps.append(cec_scores(scores[-1].own, moved_finances))
+            lengths.append(xp.log(xp.sqrt((moved_finances**2).sum(-1)).clip(min=NEGLIGIBLE_NORM)))
         yield (
             block,
             TripleScores(
@@ -230,7 +232,7 @@ def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Array | No
     It is not known if that costs as much for one as for many.
     """
     own, n = seen.person.attribution, len(seen.cells)
-    if not (isinstance(own, SharesContexts) and own.shares_contexts):
+    if not (isinstance(own, ShapleyAttribution) and isinstance(own.game, SharedGame)):
         yield from ((block, (None, None)) for block in _blocks(n, own))
         return
     for start in range(0, n, _TOGETHER):
@@ -241,21 +243,9 @@ def _crossed_blocks(seen: SeenTriples) -> Iterator[tuple[slice, tuple[Array | No
         yield block, (crossed[:half], crossed[half:])
 
 
-def _gap(pair: PairScores, moved: Explanation, join: Array | None) -> Array:
-    """Financial gap: CEC score of the people and of themselves with the counterparts' finances."""
-    return cec_scores(pair.own, _by_column(moved, join))
-
-
-def _length(explained: Explanation, join: Array | None) -> Array:
-    """Logarithm of the length of each explanation."""
-    values = _by_column(explained, join)
-    xp = namespace(values)
-    return xp.log(xp.sqrt((values**2).sum(-1)).clip(min=NEGLIGIBLE_NORM))
-
-
-def _by_column(explained: Explanation, join: Array | None) -> Array:
+def _by_column(attributions: Array, join: Array | None) -> Array:
     """Attributions of the table's columns."""
-    return explained.values if join is None else explained.values @ join
+    return attributions if join is None else attributions @ join
 
 
 def _blocks(n: int, own: Explanation) -> Iterator[slice]:

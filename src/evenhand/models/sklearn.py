@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from evenhand.arrays import Floats
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.black_box import black_box_model, check_margin
 from evenhand.models.encoders import NamedColumns, fitted_names
@@ -30,8 +31,8 @@ _WRAPPERS = {
 _ACTIVATIONS = {"relu": "ReLU", "tanh": "Tanh", "logistic": "Sigmoid"}  # as torch names them
 
 
-def is_kind(model: Any, *names: str) -> bool:
-    """Whether `model` is an instance of a scikit-learn class with one of these names; nothing is imported to check.
+def is_kind(model: Any, *names: str, library: str = "sklearn") -> bool:
+    """Whether `model` is an instance of a library's class with one of these names; nothing is imported to check.
 
     Examples
     --------
@@ -39,7 +40,7 @@ def is_kind(model: Any, *names: str) -> bool:
     >>> is_kind(LogisticRegression(), "LogisticRegression"), is_kind("text", "LogisticRegression")
     (True, False)
     """
-    return any(kind.__name__ in names and kind.__module__.startswith("sklearn.") for kind in type(model).__mro__)
+    return any(kind.__name__ in names and kind.__module__.startswith(f"{library}.") for kind in type(model).__mro__)
 
 
 def unwrapped(model: Any) -> Any:
@@ -91,11 +92,14 @@ def linear_model(model: Any, output: Output | None = None, encoder: EncodesTable
     if not is_logistic:
         check_margin(name, output)
     _check_binary(model, "coef_")
-    coefficients = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_  # after `sparsify`
-    weights = np.array(coefficients, dtype=np.float64).reshape(-1)
-    intercept = float(np.ravel(model.intercept_)[0])
     columns = encoder or _named_columns(model)
-    return LinearModel(weights, intercept, f"scikit-learn {name}", columns, has_probabilities=is_logistic)
+    return LinearModel(*coefficients(model), f"scikit-learn {name}", columns, has_probabilities=is_logistic)
+
+
+def coefficients(model: Any) -> tuple[Floats, float]:
+    """Weights of the inputs, and the intercept, of a fitted linear model with one outcome."""
+    weights = model.coef_.toarray() if hasattr(model.coef_, "toarray") else model.coef_  # after `sparsify`
+    return np.array(weights, dtype=np.float64).reshape(-1), float(np.ravel(model.intercept_)[0])
 
 
 def network_model(model: Any, encoder: EncodesTables | None = None) -> AuditedModel | None:
@@ -171,13 +175,7 @@ def value_model(model: Any, attribution: str, table: pd.DataFrame | None, **samp
         )
     is_linear = is_kind(model, *_LINEAR) and attribution != "sampled_shapley"
     if is_linear and np.size(model.intercept_) == 1 and np.ndim(model.coef_) == 1:
-        return LinearModel(
-            np.array(model.coef_, dtype=np.float64),
-            float(np.ravel(model.intercept_)[0]),
-            f"scikit-learn {name}",
-            _named_columns(model),
-            output="value",
-        )
+        return LinearModel(*coefficients(model), f"scikit-learn {name}", _named_columns(model), output="value")
     return black_box_model(model, table=table, **{**sampling, "output": "value"})
 
 
@@ -189,8 +187,7 @@ def is_scorecard(model: Any) -> bool:
     >>> is_scorecard("text")
     False
     """
-    kind = type(model)
-    return kind.__name__ == "Scorecard" and kind.__module__.startswith("optbinning.")
+    return is_kind(model, "Scorecard", library="optbinning")
 
 
 def binned_columns(model: Any) -> list[str] | None:
@@ -202,9 +199,7 @@ def binned_columns(model: Any) -> list[str] | None:
     True
     """
     process: Any = getattr(model, "binning_process_", None) if is_scorecard(model) else model
-    if type(process).__name__ != "BinningProcess" or not type(process).__module__.startswith("optbinning."):
-        return None
-    return list(process.variable_names)
+    return list(process.variable_names) if is_kind(process, "BinningProcess", library="optbinning") else None
 
 
 @dataclass(frozen=True, eq=False)

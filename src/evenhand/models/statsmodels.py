@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -101,9 +101,17 @@ class _Design:
     """The table in the form that the regression takes.
 
     As a transformer, it computes the terms of a table, without the constant; as a score, the probability.
+
+    Attributes
+    ----------
+    results
+        The fitted regression.
+    sources
+        Position of the column of the table behind each term of a formula, once it is known.
     """
 
     results: Any
+    sources: Sequence[int] = ()
 
     @property
     def has_formula(self) -> bool:
@@ -170,18 +178,7 @@ def _encoder(design: _Design, table: pd.DataFrame | None) -> EncodesTables | Non
     if table is None:
         return None
     sources = design.sources_among([str(column) for column in table.columns])
-    return None if sources is None else pipeline_encoder(_Terms(design, sources), table)
-
-
-@dataclass(frozen=True, eq=False)
-class _Terms:
-    """The terms of a formula as a transformer that knows the source of each."""
-
-    design: _Design
-    sources: list[int]
-
-    def transform(self, table: pd.DataFrame) -> NDArray[np.float64]:
-        return self.design.transform(table)
+    return None if sources is None else pipeline_encoder(replace(design, sources=sources), table)
 
 
 def _terms(spec: Any) -> Iterator[tuple[list[int], list[str]]]:

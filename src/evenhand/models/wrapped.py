@@ -3,70 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.arrays import Array, Floats
-from evenhand.attribution.explanation import Explanation, Method, SharesContexts
+from evenhand.attribution.explanation import Explanation, Method
 from evenhand.inputs.validation import is_number_column
 from evenhand.models.protocol import AttributionName, AuditedModel, LinearModel, Output
-
-
-@dataclass(frozen=True, eq=False)
-class _Turned:
-    """An explanation of a risk as one of the favorable outcome: every contribution with the opposite sign."""
-
-    risk: Explanation
-    is_probability: bool
-
-    def _score(self, risk: Array) -> Array:
-        return 1 - risk if self.is_probability else -risk
-
-    @property
-    def values(self) -> Array:
-        return -self.risk.values
-
-    @property
-    def logit(self) -> Array:
-        return self._score(self.risk.logit)
-
-    @property
-    def baseline_logit(self) -> Array:
-        return self._score(self.risk.baseline_logit)
-
-    @property
-    def completeness_gap(self) -> Array:
-        return self.risk.completeness_gap
-
-    @property
-    def standard_error(self) -> Array | None:
-        return self.risk.standard_error
-
-    @property
-    def method(self) -> str:
-        return self.risk.method
-
-    def rows(self, index: Array) -> Self:
-        return type(self)(self.risk.rows(index), self.is_probability)
-
-    def with_inputs_of(self, other: Self) -> Array:
-        return -self.risk.with_inputs_of(other.risk)
-
-    def per_deviation(self, deviation: Array) -> Array:
-        return -self.risk.per_deviation(deviation)
-
-    @property
-    def shares_contexts(self) -> bool:
-        return isinstance(self.risk, SharesContexts) and self.risk.shares_contexts
-
-    def crossed(self, contexts: Array, other: Explanation, inputs: Array) -> Array:
-        assert isinstance(self.risk, SharesContexts)
-        assert isinstance(other, _Turned)
-        return -self.risk.crossed(contexts, other.risk, inputs)
-
 
 # What a risk and its reverse have in common, attributes and methods.
 _SHARED = (
@@ -110,11 +55,13 @@ class RiskModel(AuditedModel):
 
     def attribute(self, x: Array, baseline: Array, n_steps: int, method: Method) -> Explanation:
         """Attributions of the favorable outcome: those of the risk with the opposite sign."""
-        return _Turned(self.risk.attribute(x, baseline, n_steps, method), self.output == "probability")
+        return self.risk.attribute(x, baseline, n_steps, method).reversed(self._reversed)
 
     def margin(self, x: Array) -> Array:
         """The explained score of the favorable outcome."""
-        risk = self.risk.margin(x)
+        return self._reversed(self.risk.margin(x))
+
+    def _reversed(self, risk: Array) -> Array:
         return 1 - risk if self.output == "probability" else -risk
 
     def favorable_labels(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
