@@ -343,10 +343,8 @@ def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[f
         return ((part, None) for part in parts())
 
     value = dict(zip(wanted, _order_statistics(counted, np.asarray(wanted), side="right"), strict=True))
-    return [
-        _interpolated(value[first], value[min(first + 1, n - 1)], place - first)
-        for first, place in zip(below, places, strict=True)
-    ]
+    pairs = [(value[first], value[min(first + 1, n - 1)]) for first in below]
+    return [float(np.quantile(pair, place - k)) for pair, place, k in zip(pairs, places, below, strict=True)]
 
 
 def weighted_quantiles_of_parts(
@@ -419,10 +417,3 @@ def _ordered_bits(values: Floats) -> NDArray[np.uint64]:
 def _from_ordered_bits(bits: NDArray[np.uint64]) -> Floats:
     is_negative = bits >> np.uint64(63) == 0
     return np.where(is_negative, ~bits, bits & np.uint64((1 << 63) - 1)).view(np.float64)
-
-
-def _interpolated(low: float, high: float, share: float) -> float:
-    """Interpolate, with the same rounding as NumPy."""
-    if low == high:
-        return low
-    return high - (high - low) * (1 - share) if share >= 0.5 else low + (high - low) * share

@@ -5,9 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import TIE_TOLERANCE, NeighborIndex
+from evenhand.matching import NeighborIndex
 from evenhand.matching import neighbors as cells
 from evenhand.matching import neighbors as screening
+from evenhand.matching.neighbors import TIE_TOLERANCE
 
 ENGINES = ("tree", "product")
 

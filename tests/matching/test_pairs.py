@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.matching import BEYOND_MAX_DISTANCE, NO_ONE_OF_LABEL, match_pairs
+from evenhand.matching.pairs import BEYOND_MAX_DISTANCE, NO_ONE_OF_LABEL, match_pairs
 
 seeds = st.integers(0, 2**32 - 1)
 

@@ -186,5 +186,5 @@ def test_score_intervals_take_counts_that_are_not_whole(x1, n1, x0, n0):
 def test_moments_are_those_of_numpy_and_join(rng):
     points, weights = rng.normal(size=(60, 3)), rng.uniform(0, 3, 60)
     found = Moments.of(points[:20], weights[:20]) + Moments.of(points[20:], weights[20:])
-    np.testing.assert_allclose(found.means, np.average(points, axis=0, weights=weights))
+    np.testing.assert_allclose(found.mean, np.average(points, axis=0, weights=weights))
     np.testing.assert_allclose(found.variances, np.cov(points.T, aweights=weights, ddof=0).diagonal())

@@ -24,7 +24,6 @@ from evenhand.exceptions import InvalidInputError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.onnx import OnnxModel, onnx_network
-from evenhand.models.onnx_process import OnnxProcesses
 from evenhand.models.protocol import LinearModel
 
 pytestmark = pytest.mark.integration  # models are scored in a process apart
@@ -177,7 +176,7 @@ def loops_for(x_above):
 
 def test_a_graph_that_does_not_end_for_some_people_is_stopped(monkeypatch):
     nodes, constants = loops_for(10.0)
-    monkeypatch.setattr(OnnxProcesses.__init__, "__defaults__", (2.0,))
+    monkeypatch.setattr("evenhand.models.onnx_process._SECONDS", 2.0)
     model = OnnxModel(graph(nodes, ["y"], constants.items()))
     np.testing.assert_allclose(model.score(np.ones((3, 4))).reshape(-1), 4.0)
     with pytest.raises(InvalidInputError, match=r"cannot score .*: it did not answer within 2 seconds"):

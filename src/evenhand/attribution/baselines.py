@@ -76,32 +76,30 @@ def label_group_baselines(
     absent = [column for column in categorical if not 0 <= column < values.shape[1]]
     if absent:
         raise InvalidInputError(f"`categorical` must name columns 0..{values.shape[1] - 1} of `X`, got {absent}.")
-    weights = None
+    weights = np.ones(len(labels))
     if sample_weight is not None:
         weights = np.asarray(in_row_order(sample_weight, X, "sample_weight"), dtype=float)
-        if weights.shape != labels.shape:
-            raise InvalidInputError(
-                f"`sample_weight` has shape {weights.shape} for {len(labels)} rows; pass one weight per row."
-            )
+    if weights.shape != (len(labels),):
+        raise InvalidInputError(
+            f"`sample_weight` has shape {weights.shape} for {len(labels)} rows; pass one weight per row."
+        )
     n_groups = int(codes.max(initial=-1)) + 1
     cell = labels.astype(np.int64) * n_groups + codes
     baselines = np.full((2 * n_groups, values.shape[1]), np.nan)
     for index in np.unique(cell):
         inside = cell == index
-        members, weight = values[inside], None if weights is None else weights[inside]
-        weighed = members if weight is None else members * weight[:, None]
+        members, weight = values[inside], weights[inside]
+        weighed = members * weight[:, None]
         total = np.nansum(weighed, axis=0) if skip_missing else weighed.sum(axis=0)
-        each = np.ones(len(members)) if weight is None else weight
-        size = each @ ~np.isnan(members) if skip_missing else np.full(members.shape[1], each.sum())
+        size = weight @ ~np.isnan(members) if skip_missing else np.full(members.shape[1], weight.sum())
         np.divide(total, size, out=baselines[index], where=size > 0)
         for column in categorical:
             baselines[index, column] = _most_common(members[:, column], weight)
     return baselines.reshape(2, n_groups, -1)
 
 
-def _most_common(codes: Floats, weight: Floats | None) -> float:
+def _most_common(codes: Floats, weight: Floats) -> float:
     """The most common code, the lowest if there are several; NaN without a known one."""
-    known = codes >= 0 if weight is None else (codes >= 0) & (weight > 0)
+    known = (codes >= 0) & (weight > 0)
     values, place = np.unique(codes[known], return_inverse=True)
-    counts = np.bincount(place, None if weight is None else weight[known])
-    return float(values[counts.argmax()]) if len(values) else np.nan
+    return float(values[np.bincount(place, weight[known]).argmax()]) if len(values) else np.nan

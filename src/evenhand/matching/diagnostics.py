@@ -184,7 +184,10 @@ def match_diagnostics(pairs: Pairs, F: object, F_ref: object = None) -> MatchDia
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Weight of rows, their mean and sum of squared deviations, of shape (n_coordinates,); parts can be joined."""
+    """Weight of rows, their mean and sum of squared deviations, of shape (n_coordinates,); parts can be joined.
+
+    Both are NaN if there is no one.
+    """
 
     n: float
     mean: Floats
@@ -195,7 +198,7 @@ class Moments:
         """The moments of rows of shape (n, n_coordinates), each of weight 1 unless given."""
         n = float(len(points) if weight is None else weight.sum())
         if not n:
-            return cls(0, np.zeros(points.shape[1]), np.zeros(points.shape[1]))
+            return cls(0, *np.full((2, points.shape[1]), np.nan))
         each = 1.0 if weight is None else weight[:, None]
         mean = (each * points).sum(axis=0) / n
         return cls(n, mean, (each * (points - mean) ** 2).sum(axis=0))
@@ -209,14 +212,9 @@ class Moments:
         return Moments(n, self.mean + apart * (other.n / n), squares)
 
     @property
-    def means(self) -> Floats:
-        """The mean; NaN if there is no one."""
-        return self.mean if self.n else np.full(len(self.mean), np.nan)
-
-    @property
     def variances(self) -> Floats:
-        """The variance; NaN if there is no one."""
-        return self.squares / self.n if self.n else np.full(len(self.mean), np.nan)
+        """The variance of each coordinate."""
+        return self.squares / (self.n or 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -299,9 +297,9 @@ class MatchSums(Sums):
         for a, b in self.matched:
             own, other = self.own[a], others[b]
             pooled = np.sqrt((own.variances + other.variances) / 2)
-            rounding = _ROUNDING * np.maximum(np.abs(own.means), np.abs(other.means))
-            before = _standardized(own.means - other.means, pooled, rounding)
-            after = _standardized(self.matched[a, b].means - self.matches[a, b].means, pooled, rounding)
+            rounding = _ROUNDING * np.maximum(np.abs(own.mean), np.abs(other.mean))
+            before = _standardized(own.mean - other.mean, pooled, rounding)
+            after = _standardized(self.matched[a, b].mean - self.matches[a, b].mean, pooled, rounding)
             coordinates = zip(space.coordinate_names, before.tolist(), after.tolist(), strict=True)
             balance += [FeatureBalance(feature, names[a], names[b], *values) for feature, *values in coordinates]
         return MatchDiagnostics(

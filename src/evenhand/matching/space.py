@@ -9,7 +9,6 @@ from typing import Any, Literal, TypeAlias, cast
 import narwhals as nw
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from pandas import CategoricalDtype, factorize, to_numeric
 from pandas.api import types
 
@@ -102,26 +101,18 @@ class CategoricalColumn:
         spread = sum(p * (1 - p) for p in self.shares)
         return 0.0 if self.is_constant else float(1 / np.sqrt(spread))
 
-    def coordinates(self, values: _Levels) -> Floats:
+    def coordinates(self, values: pd.Categorical) -> Floats:
         """Return the column's coordinates, of shape (n, n_levels)."""
         place = {v: j for j, v in enumerate(self.levels)}
-        columns = np.array([place.get(v, -1) for v in (*values.levels, None)])[values.codes]
+        columns = np.array([place.get(v, -1) for v in (*values.categories, None)])[values.codes]
         block = np.zeros((len(columns), len(self.levels)))
         known = np.flatnonzero(columns >= 0)
         block[known, columns[known]] = self.scale
         return block
 
 
-@dataclass(frozen=True, eq=False)
-class _Levels:
-    """A categorical column as read: each person's place in `levels`, -1 for a missing value."""
-
-    levels: tuple[Level, ...]
-    codes: NDArray[np.int64]
-
-
 _Column: TypeAlias = NumericColumn | CategoricalColumn
-_Values: TypeAlias = Floats | _Levels
+_Values: TypeAlias = Floats | pd.Categorical
 
 
 @dataclass(frozen=True)
@@ -175,10 +166,10 @@ class MatchingSpace:
         if missing not in ("error", "indicator"):
             raise InvalidInputError(f"`missing` must be 'error' or 'indicator'; got {missing!r}.")
         names, values, is_named = _read(F_ref)
-        if not values or not _n_rows(values[0]):
+        n = len(values[0]) if values else 0
+        if not n:
             raise InvalidInputError(
-                f"The reference must have people and financial features; got {_n_rows(values[0]) if values else 0} "
-                f"rows and {len(values)} columns."
+                f"The reference must have people and financial features; got {n} rows and {len(values)} columns."
             )
         _refuse_unusable(names, values, missing)
         columns = (_learn(name, column) for name, column in zip(names, values, strict=True))
@@ -243,9 +234,8 @@ class MatchingSpace:
                 f"The reference has {len(self.columns)} financial features, but this table has {len(values)}."
             )
         for column, v in zip(self.columns, values, strict=True):
-            if isinstance(column, CategoricalColumn) != isinstance(v, _Levels):
-                kinds = ("numbers", "categories")
-                was = isinstance(column, CategoricalColumn)
+            kinds, was = ("numbers", "categories"), isinstance(column, CategoricalColumn)
+            if was != isinstance(v, pd.Categorical):
                 raise InvalidTypeError(
                     f"{column.name!r} held {kinds[was]} in the reference, but holds {kinds[not was]} here."
                 )
@@ -253,7 +243,7 @@ class MatchingSpace:
 
 def _learn(name: str, values: _Values) -> _Column:
     """Return what the reference says about one column."""
-    if isinstance(values, _Levels):
+    if isinstance(values, pd.Categorical):
         return _learn_categorical(name, values)
     present = values[~np.isnan(values)]
     if not len(present):
@@ -271,30 +261,29 @@ def _learn(name: str, values: _Values) -> _Column:
     return NumericColumn(name, float(mean), float(std), missing_share)
 
 
-def _learn_categorical(name: str, values: _Levels) -> CategoricalColumn:
+def _learn_categorical(name: str, values: pd.Categorical) -> CategoricalColumn:
     """Return the levels that occur, sorted, with their shares; a missing value comes last."""
-    counts = np.bincount(values.codes + 1, minlength=len(values.levels) + 1)
-    n, n_levels = len(values.codes), len(values.levels)
-    if n_levels > max(_MOST_LEVELS, n / 2):
+    levels, n = values.categories.tolist(), len(values)
+    counts = np.bincount(values.codes + 1, minlength=len(levels) + 1)
+    if len(levels) > max(_MOST_LEVELS, n / 2):
         raise InvalidInputError(
-            f"{name!r} is text with {n_levels:,} different values in {n:,} people (such as {values.levels[0]!r}), so "
+            f"{name!r} is text with {len(levels):,} different values in {n:,} people (such as {levels[0]!r}), so "
             "hardly two are alike; turn it into numbers, or leave it out of the financial features."
         )
-    by_level: dict[Level, int] = dict(zip((None, *values.levels), counts.tolist(), strict=True))
+    by_level: dict[Level, int] = dict(zip((None, *levels), counts.tolist(), strict=True))
     present = [level for level, count in by_level.items() if count]
     present.sort(key=lambda v: (v is None, type(v).__name__, v if v is not None else 0))
-    return CategoricalColumn(name, tuple(present), tuple(by_level[v] / len(values.codes) for v in present))
+    return CategoricalColumn(name, tuple(present), tuple(by_level[v] / n for v in present))
 
 
 def _refuse_unusable(names: Sequence[str], values: Sequence[_Values], missing: Missing) -> None:
     """Reject infinite values, and missing ones unless they are to be marked."""
-    infinite = {n: int(np.isinf(v).sum()) for n, v in zip(names, values, strict=True) if not isinstance(v, _Levels)}
+    infinite = {
+        n: int(np.isinf(v).sum()) for n, v in zip(names, values, strict=True) if not isinstance(v, pd.Categorical)
+    }
     if any(infinite.values()):
         raise InvalidInputError(f"Financial features have infinite values: {_counts(infinite)}.")
-    absent = {
-        n: int((v.codes < 0).sum() if isinstance(v, _Levels) else np.isnan(v).sum())
-        for n, v in zip(names, values, strict=True)
-    }
+    absent = {n: int(pd.isna(v).sum()) for n, v in zip(names, values, strict=True)}
     if missing == "error" and any(absent.values()):
         raise InvalidInputError(
             f"Financial features have missing values: {_counts(absent)}. "
@@ -305,10 +294,6 @@ def _refuse_unusable(names: Sequence[str], values: Sequence[_Values], missing: M
 def _counts(by_name: Mapping[str, int]) -> str:
     """Return "'income' (3), 'age' (1)" for the columns with a count."""
     return ", ".join(f"{name!r} ({count})" for name, count in by_name.items() if count)
-
-
-def _n_rows(values: _Values) -> int:
-    return len(values.codes if isinstance(values, _Levels) else values)
 
 
 def _read(F: object) -> tuple[list[str], list[_Values], bool]:
@@ -356,7 +341,7 @@ def _read_series(name: str, series: pd.Series[Any]) -> _Values:
     is_category = isinstance(series.dtype, CategoricalDtype)
     if is_category or is_text or types.is_bool_dtype(series.dtype) or kind in ("string", "boolean"):
         codes, levels = factorize(series)
-        return _Levels(tuple(_plain(v) for v in levels), np.asarray(codes, dtype=np.int64))
+        return pd.Categorical.from_codes(codes, pd.Index([_plain(v) for v in levels], dtype=object))
     if types.is_numeric_dtype(series.dtype) and not types.is_complex_dtype(series.dtype):
         return series.to_numpy(dtype=np.float64, na_value=np.nan)
     raise InvalidTypeError(

@@ -19,6 +19,7 @@ FEW_INDEPENDENT_PEOPLE = 40.0
 """Below this effective number of people, error rates are approximate."""
 
 _ROUNDING = 1e-12
+_POWER = 0.8
 
 
 @dataclass(frozen=True)
@@ -141,12 +142,8 @@ def p_two_sided(value: float, standard_error: float, df: float = math.inf) -> fl
     >>> round(p_two_sided(-0.4, 0.2), 4), p_two_sided(0.0, 0.0), p_two_sided(0.1, 0.0)
     (0.0455, 1.0, 0.0)
     """
-    if math.isnan(value) or math.isnan(standard_error) or math.isnan(df):
-        return math.nan
-    if standard_error == 0:
-        return float(abs(value) <= _ROUNDING)
-    size = abs(value) / standard_error
-    return float(2 * (special.ndtr(-size) if math.isinf(df) else special.stdtr(df, -size)))
+    share = p_above(abs(value), standard_error, df)
+    return float(abs(value) <= _ROUNDING) if standard_error == 0 and not math.isnan(share) else 2 * share
 
 
 def p_above(value: float, standard_error: float, df: float = math.inf) -> float:
@@ -159,8 +156,8 @@ def p_above(value: float, standard_error: float, df: float = math.inf) -> float:
     return float(special.ndtr(-size) if math.isinf(df) else special.stdtr(df, -size))
 
 
-def size_found(standard_error: float, df: float, level: float, *, sides: int, power: float = 0.8) -> float:
-    """The smallest size that a test finds in a given share of cases.
+def size_found(standard_error: float, df: float, level: float, *, sides: int) -> float:
+    """The smallest size that a test finds in 80% of cases.
 
     Parameters
     ----------
@@ -168,17 +165,15 @@ def size_found(standard_error: float, df: float, level: float, *, sides: int, po
         Of the estimate, by Student's t.
     level, sides
         The level of the test, divided by the number of tests it is adjusted for, and 1 or 2 sides.
-    power
-        The share of cases.
 
     Examples
     --------
     >>> round(size_found(0.1, math.inf, 0.05, sides=2), 3)
     0.28
     """
-    if math.isinf(df):
-        return float(special.ndtri(1 - level / sides) + special.ndtri(power)) * standard_error
-    return float(special.stdtrit(df, 1 - level / sides) + special.stdtrit(df, power)) * standard_error
+    shares = np.array([1 - level / sides, _POWER])
+    sizes = special.ndtri(shares) if math.isinf(df) else special.stdtrit(df, shares)
+    return float(sizes.sum()) * standard_error
 
 
 def vector(values: ArrayLike, name: str) -> Floats:

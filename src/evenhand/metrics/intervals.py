@@ -241,7 +241,7 @@ def standard_error(influence: Floats, weights: RowWeights) -> float:
     return float(np.sqrt(weights.variance(influence)))
 
 
-def group_mean(members: Membership, code: int, values: Floats, confidence: float = CONFIDENCE) -> Estimate:
+def group_mean(members: Membership, code: int, values: Floats) -> Estimate:
     """Weighted mean of the group with Student's interval on the effective number of people."""
     weights, times = members.column(code), members.times
     if not weights.any():
@@ -251,7 +251,7 @@ def group_mean(members: Membership, code: int, values: Floats, confidence: float
     if degrees <= 1e-9:
         return Estimate(mean, note="no interval: one person")
     error = standard_error(influence, members.weights) * math.sqrt((degrees + 1) / degrees)
-    half = student_quantile(confidence, degrees) * error
+    half = student_quantile(CONFIDENCE, degrees) * error
     return Estimate(mean, mean - half, mean + half, error, df=degrees)
 
 

@@ -19,7 +19,7 @@ from evenhand.metrics.adjustment import holm
 from evenhand.metrics.disparity import contrast_counts, contrast_groups, no_contrast
 from evenhand.metrics.estimate import Estimate, Plain, RowWeights
 from evenhand.metrics.excess import ROUNDING
-from evenhand.metrics.intervals import Membership, group_rate, rate_estimate
+from evenhand.metrics.intervals import CONFIDENCE, Membership, group_rate, rate_estimate
 
 Place: TypeAlias = Literal["first", "any"]
 
@@ -280,7 +280,6 @@ def reason_rates(
     reasons: Sequence[str],
     groups: Sequence[str],
     reference: str,
-    confidence: float = 0.95,
     declined: DeclinedPeople | None = None,
 ) -> tuple[ReasonRate, ...]:
     """How often each reason is given to the declined people of each group.
@@ -293,8 +292,6 @@ def reason_rates(
         Names of both, in the order of their codes.
     reference
         The group that the others are compared with.
-    confidence
-        Level of the intervals.
     declined
         The same people, if some are of the same cluster, which is then one unit in intervals and tests.
 
@@ -330,13 +327,13 @@ def reason_rates(
                 elif not n0:
                     contrast = no_contrast("not estimable: no one in the reference group is declined")
                 elif members is not None:
-                    contrast = contrast_groups(has_reason, members, code, at, "auto", confidence)
+                    contrast = contrast_groups(has_reason, members, code, at, "auto", CONFIDENCE)
                 else:
-                    contrast = contrast_counts(n, n_people, int(given[reason, at]), n0, "auto", confidence)
-                rate = rate_estimate(n, n_people, confidence, _NO_ONE)
+                    contrast = contrast_counts(n, n_people, int(given[reason, at]), n0, "auto", CONFIDENCE)
+                rate = rate_estimate(n, n_people, absent=_NO_ONE)
                 if members is not None and n_people:
                     everyone = np.ones(len(has_reason), dtype=bool)
-                    rate = group_rate(members, code, has_reason, everyone, _NO_ONE, confidence)
+                    rate = group_rate(members, code, has_reason, everyone, _NO_ONE)
                 rows.append(
                     ReasonRate(
                         place=place,

@@ -492,18 +492,16 @@ def unsettled_columns(model: Any, audited: AuditedModel, table: pd.DataFrame) ->
 def _fitting(table: pd.DataFrame, scales: dict[str, FittedScale]) -> NDArray[np.bool_]:
     """Whether each column (column) may be the input that was fitted in the place of another one (row)."""
     fits = np.ones((table.shape[1], table.shape[1]), dtype=bool)
-    numbers = [table.iloc[:, j] for j in range(table.shape[1])]
-    known = [np.asarray(pd.to_numeric(each, errors="coerce"), dtype=np.float64) for each in numbers]
-    known = [values[np.isfinite(values)] for values in known]
+    numbers = {name: pd.to_numeric(table[name], errors="coerce") for name in table.columns}
+    values = pd.DataFrame({name: np.asarray(column, dtype=np.float64) for name, column in numbers.items()})
+    values = values.where(np.isfinite(values))
+    center, spread = values.mean().to_numpy(), values.std(ddof=0).to_numpy()
     for i, name in enumerate(table.columns):
         scale = scales.get(str(name))
-        if scale is None or scale.spread <= 0:
-            continue
-        for j, values in enumerate(known):
-            spread = float(values.std()) if len(values) else 0.0
-            fits[i, j] = 1 / _AS_WIDE <= spread / scale.spread <= _AS_WIDE and abs(
-                float(values.mean()) - scale.center
-            ) <= _AS_FAR * max(spread, scale.spread)
+        if scale is not None and scale.spread > 0:
+            ratio = spread / scale.spread
+            is_near = np.abs(center - scale.center) <= _AS_FAR * np.maximum(spread, scale.spread)
+            fits[i] = (ratio >= 1 / _AS_WIDE) & (ratio <= _AS_WIDE) & is_near
     return fits
 
 

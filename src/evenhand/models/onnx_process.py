@@ -14,7 +14,8 @@ import sys
 import tempfile
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -37,8 +38,6 @@ class OnnxProcesses:
     ----------
     content
         The model's bytes.
-    seconds
-        Time for each call, in addition to the time per row.
 
     Raises
     ------
@@ -46,10 +45,10 @@ class OnnxProcesses:
         If onnxruntime cannot run the model, with its message.
     """
 
-    def __init__(self, content: bytes, seconds: float = _SECONDS) -> None:
-        self._content, self._seconds = content, seconds
+    def __init__(self, content: bytes) -> None:
+        self._content = content
         self._idle: queue.LifoQueue[_Process] = queue.LifoQueue(_MOST_IDLE)
-        first = _Process(content, seconds)
+        first = _Process(content)
         self.inputs: list[dict[str, Any]] = first.answer["inputs"]
         self.outputs: list[dict[str, Any]] = first.answer["outputs"]
         self._idle.put(first)
@@ -65,7 +64,7 @@ class OnnxProcesses:
         try:
             process = self._idle.get_nowait()
         except queue.Empty:
-            process = _Process(self._content, self._seconds)
+            process = _Process(self._content)
         scores = process.run(output, columns)
         try:
             self._idle.put_nowait(process)
@@ -75,8 +74,7 @@ class OnnxProcesses:
 
 
 class _Process:
-    def __init__(self, content: bytes, seconds: float) -> None:
-        self._seconds = seconds
+    def __init__(self, content: bytes) -> None:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.onnx"
             path.write_bytes(content)
@@ -88,59 +86,59 @@ class _Process:
                 env=module_environment(),
             )
             self.end = weakref.finalize(self, _end, self._popen)
-            self.answer = self._answered(seconds)
+            with self._limited(_SECONDS) as (_, answers):
+                self.answer = _answer(answers)
 
     def run(self, output: str, columns: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        with self._limited(_SECONDS + _SECONDS_PER_ROW * len(columns[0])) as (asks, answers):
+            _say(asks, {"output": output, "n": len(columns)})
+            for column in columns:
+                _send(asks, column)
+            _answer(answers)
+            return _received(answers)
+
+    @contextmanager
+    def _limited(self, seconds: float) -> Iterator[tuple[IO[bytes], IO[bytes]]]:
+        """Both ends of the pipe to the process, which is ended if it takes too long."""
         assert self._popen.stdin is not None
         assert self._popen.stdout is not None
-        limit = self._seconds + _SECONDS_PER_ROW * len(columns[0])
-        watch = threading.Timer(limit, self._popen.kill)
+        watch = threading.Timer(seconds, self._popen.kill)
         watch.start()
         try:
-            self._popen.stdin.write(json.dumps({"output": output, "n": len(columns)}).encode() + b"\n")
-            for column in columns:
-                _send(self._popen.stdin, column)
-            self._answered(limit)
-            found = _received(self._popen.stdout)
+            yield self._popen.stdin, self._popen.stdout
         except (OSError, EOFError) as error:  # the pipe broke or was closed
-            raise ValueError(self._how_it_ended(limit)) from error
+            code = self._popen.wait()
+            ended = f"its process ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
+            raise ValueError(f"it did not answer within {seconds:.0f} seconds" if code == -9 else ended) from error
         finally:
             watch.cancel()
-        return found
 
-    def _answered(self, limit: float) -> dict[str, Any]:
-        """The next answer of the process, unless it is an error."""
-        assert self._popen.stdout is not None
-        watch = threading.Timer(limit, self._popen.kill)
-        watch.start()
-        line = self._popen.stdout.readline()
-        watch.cancel()
-        if not line:
-            raise ValueError(self._how_it_ended(limit))
-        answer: dict[str, Any] = json.loads(line)
-        if "error" in answer:
-            raise ValueError(answer["error"])
-        return answer
 
-    def _how_it_ended(self, limit: float) -> str:
-        code = self._popen.wait()
-        if code == -9:
-            return f"it did not answer within {limit:.0f} seconds"
-        return f"its process ended with {f'signal {-code}' if code < 0 else f'exit code {code}'}"
+def _answer(stream: IO[bytes]) -> dict[str, Any]:
+    """The next answer of a process, unless it is an error."""
+    answer: dict[str, Any] = _heard(stream)
+    if "error" in answer:
+        raise ValueError(answer["error"])
+    return answer
+
+
+def _heard(stream: IO[bytes]) -> Any:
+    """The next line of a pipe."""
+    line = stream.readline()
+    if not line:
+        raise EOFError
+    return json.loads(line)
 
 
 def _send(stream: IO[bytes], array: NDArray[Any]) -> None:
     """Write an array to a pipe; numpy's format needs a file."""
-    stream.write(json.dumps([array.dtype.str, array.shape]).encode() + b"\n")
+    _say(stream, [array.dtype.str, array.shape])
     stream.write(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
     stream.flush()
 
 
 def _received(stream: IO[bytes]) -> NDArray[Any]:
-    line = stream.readline()
-    if not line:
-        raise EOFError
-    dtype, shape = json.loads(line)
+    dtype, shape = _heard(stream)
     n_bytes = np.dtype(dtype).itemsize * math.prod(shape)
     content = stream.read(n_bytes)
     if len(content) < n_bytes:
@@ -201,9 +199,9 @@ def _described(items: Sequence[Any]) -> list[dict[str, Any]]:
     ]
 
 
-def _say(answers: IO[bytes], answer: dict[str, Any]) -> None:
-    answers.write(json.dumps(answer).encode() + b"\n")
-    answers.flush()
+def _say(stream: IO[bytes], what: Any) -> None:
+    stream.write(json.dumps(what).encode() + b"\n")
+    stream.flush()
 
 
 def _why(error: Exception) -> str:

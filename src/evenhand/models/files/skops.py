@@ -15,7 +15,8 @@ import json
 import sys
 import threading
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from itertools import takewhile
 from pathlib import Path
@@ -93,8 +94,8 @@ def check_trees(model: object) -> None:
         )
 
 
-def _parts(model: object) -> Iterator[object]:
-    """The model and all objects in it, each once."""
+def _parts(model: object, enters: Callable[[object], bool] = lambda _: True) -> Iterator[object]:
+    """The model and all objects in it, each once; without those inside parts that are not entered."""
     seen: set[int] = set()
     waiting = [model]
     while waiting:
@@ -103,7 +104,8 @@ def _parts(model: object) -> Iterator[object]:
             continue
         seen.add(id(part))
         yield part
-        waiting.extend(held_by(part))
+        if enters(part):
+            waiting.extend(held_by(part))
 
 
 def held_by(part: object) -> Iterable[object]:
@@ -371,16 +373,12 @@ def check_scores(model: object) -> None:
     ...
     evenhand.exceptions.InvalidInputError: The LogisticRegression is damaged: ...
     """
-    seen: set[int] = set()
-    waiting: list[object] = [model]
-    while waiting:
-        part = waiting.pop()
-        if id(part) in seen or isinstance(part, type | str | bytes | int | float | None):
-            continue
-        seen.add(id(part))
+
+    def is_unchecked(part: object) -> bool:
         is_model = isinstance(part, BaseEstimator) and (part is model or hasattr(part, "predict_proba"))
-        if not (is_model and _is_checked(part)):
-            waiting.extend(held_by(part))
+        return not (is_model and _is_checked(part))
+
+    deque(_parts(model, is_unchecked), maxlen=0)
 
 
 def _is_checked(model: Any) -> bool:
