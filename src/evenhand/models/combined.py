@@ -21,8 +21,8 @@ from evenhand.arrays import Floats, as_numpy
 from evenhand.attribution.sampled import Mixtures, SampledShapley, ScoresMixtures
 from evenhand.exceptions import EvenhandError
 from evenhand.models.black_box import Score, black_box_model, margins_of
-from evenhand.models.encoders import CodedTable, NamedColumns, fitted_names, spread_people
-from evenhand.models.protocol import AuditedModel, EncodesTables, LinearModel, ShapleyModel
+from evenhand.models.encoders import CodedTable, NamedColumns, PipelineEncoder, fitted_names, spread_people
+from evenhand.models.protocol import AuditedModel, LinearModel, ShapleyModel
 from evenhand.models.sklearn import is_kind
 from evenhand.models.trees import TreeEnsemble
 from evenhand.models.trees.adapter import TreeGame, tree_model
@@ -318,7 +318,7 @@ def _weights(model: Any) -> Floats:
 def exact_combination(
     model: Any,
     known: Callable[[Any], AuditedModel | None],
-    encoder: EncodesTables | None,
+    encoder: PipelineEncoder | None,
     table: pd.DataFrame,
 ) -> AuditedModel | None:
     """A combination whose explanation follows from those of its members; None if it does not.
@@ -346,7 +346,7 @@ def exact_combination(
     return found if found is not None and _agrees(found, model, encoder, table) else None
 
 
-def _agrees(found: AuditedModel, model: Any, encoder: EncodesTables | None, table: pd.DataFrame) -> bool:
+def _agrees(found: AuditedModel, model: Any, encoder: PipelineEncoder | None, table: pd.DataFrame) -> bool:
     """Whether a model reproduces a combination's scores of people of the table."""
     names = None if found.encoder is None else found.encoder.names
     if names is not None and not set(names) <= set(table.columns):
@@ -379,7 +379,7 @@ def _rescaled(member: AuditedModel | None, pair: Any, name: str) -> AuditedModel
     return None
 
 
-def _forest(model: Any, encoder: EncodesTables | None, table: pd.DataFrame) -> AuditedModel | None:
+def _forest(model: Any, encoder: PipelineEncoder | None, table: pd.DataFrame) -> AuditedModel | None:
     """An average of trees that hold probabilities, as one forest."""
     weights = _weights(model)
     members = []

@@ -22,19 +22,18 @@ from evenhand.models.black_box import black_box_model, sampled_model
 from evenhand.models.combined import exact_combination, opened
 from evenhand.models.encoders import (
     OneToOne,
+    PipelineEncoder,
     Steps,
     fitted_names,
     flat_steps,
     part_that_mixes,
     pipeline_encoder,
-    positions,
 )
 from evenhand.models.onnx import OnnxModel, onnx_model
 from evenhand.models.pmml import PmmlModel, pmml_model
 from evenhand.models.protocol import (
     AttributionName,
     AuditedModel,
-    EncodesTables,
     LinearModel,
     Output,
     ShapleyModel,
@@ -235,7 +234,7 @@ def _takes_categories(model: Any) -> bool:
     return tree_library(model) == "catboost" and getattr(model, "is_fitted", bool)() and takes_words(model)
 
 
-def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:
+def _known_estimator(model: Any, options: _Options, encoder: PipelineEncoder | None) -> AuditedModel | None:
     """An estimator on its inputs, encoded or not."""
     if encoder is None and options.table is not None and options.allows("sampled_shapley") and _takes_categories(model):
         return catboost_black_box(model, options.table, **options.sampling)
@@ -252,7 +251,7 @@ def _known_estimator(model: Any, options: _Options, encoder: EncodesTables | Non
     return known or (None if encoder is None else _black_box(model, options, encoder))
 
 
-def _known_combination(model: Any, options: _Options, encoder: EncodesTables | None) -> AuditedModel | None:
+def _known_combination(model: Any, options: _Options, encoder: PipelineEncoder | None) -> AuditedModel | None:
     """A combination of several models, evaluated through its members."""
 
     def member(estimator: Any, table: pd.DataFrame) -> AuditedModel | None:
@@ -298,7 +297,7 @@ def _known_pipeline(model: Any, options: _Options) -> AuditedModel | None:
     return None
 
 
-def _black_box(model: Any, options: _Options, encoder: EncodesTables | None = None) -> ShapleyModel:
+def _black_box(model: Any, options: _Options, encoder: PipelineEncoder | None = None) -> ShapleyModel:
     return black_box_model(unwrapped(model), encoder=encoder, table=options.table, **options.sampling)
 
 
@@ -413,8 +412,8 @@ def _of_steps(pipeline: Any, columns: Sequence[str]) -> Iterator[tuple[str, Fitt
     for _, step in flat_steps(pipeline):
         if is_kind(step, "ColumnTransformer"):
             known = fitted_names(step) or list(columns)
-            for _, part, chosen in step.transformers_ if len(known) == step.n_features_in_ else ():
-                names = [known[j] for j in positions(chosen, known, len(known))]
+            for name, part, _ in step.transformers_ if len(known) == step.n_features_in_ else ():
+                names = [known[j] for j in step._transformer_to_input_indices[name]]
                 if not isinstance(part, str):
                     yield from _of_steps(part, names) if is_kind(part, "Pipeline") else _of_scaler(part, names)
             return

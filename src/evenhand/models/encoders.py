@@ -151,8 +151,8 @@ def part_that_mixes(transformer: Any, n_inputs: int) -> Any:
 def _parts(transformer: Any, n_inputs: int) -> list[tuple[Any, int]]:
     """Transformers inside a transformer, with the number of columns of each, if known."""
     if hasattr(transformer, "transformers_"):
-        names = fitted_names(transformer)
-        return [(part, len(positions(columns, names, n_inputs))) for _, part, columns in transformer.transformers_]
+        chosen = transformer._transformer_to_input_indices
+        return [(part, len(chosen[name])) for name, part, _ in transformer.transformers_]
     if hasattr(transformer, "transformer_list"):
         return [(part, n_inputs) for _, part in transformer.transformer_list]
     parts = []
@@ -194,14 +194,13 @@ def _pipeline(transformer: Any, n_inputs: int) -> Sources | None:
 
 
 def _column_transformer(transformer: Any, n_inputs: int) -> Sources | None:
-    names = fitted_names(transformer)
     width = max((part.stop for part in transformer.output_indices_.values()), default=0)
     sources = [-1] * width
-    for name, part, columns in transformer.transformers_:
+    for name, part, _ in transformer.transformers_:
         place = transformer.output_indices_[name]
         if part == "drop" or place.start == place.stop:
             continue
-        chosen = positions(columns, names, n_inputs)
+        chosen = transformer._transformer_to_input_indices[name]
         inner = column_sources(part, len(chosen))
         if inner is None or len(inner) != place.stop - place.start:
             return None
@@ -216,24 +215,6 @@ def _feature_union(transformer: Any, n_inputs: int) -> Sources | None:
 
 def _repeated(widths: Sequence[int]) -> Sources:
     return np.repeat(np.arange(len(widths)), widths).tolist()
-
-
-def positions(columns: Any, names: list[str] | None, n_inputs: int) -> list[int]:
-    """Columns of a ColumnTransformer, given by name, position, slice or mask, as positions."""
-    if isinstance(columns, slice):
-        if isinstance(columns.start, str) or isinstance(columns.stop, str):  # by name, both ends included
-            assert names is not None
-            start = 0 if columns.start is None else names.index(columns.start)
-            stop = n_inputs if columns.stop is None else names.index(columns.stop) + 1
-            return list(range(n_inputs))[start : stop : columns.step]
-        return list(range(n_inputs))[columns]
-    chosen: list[Any] = [columns] if isinstance(columns, (str, int, np.integer)) else list(columns)
-    if chosen and all(isinstance(c, (bool, np.bool_)) for c in chosen):
-        return np.flatnonzero(chosen).tolist()
-    if chosen and isinstance(chosen[0], str):
-        assert names is not None
-        return [names.index(column) for column in chosen]
-    return [int(c) % n_inputs for c in chosen]
 
 
 # Transformers that make each output from one input, by library.

@@ -20,12 +20,8 @@ _LOG_ODDS = ("LogisticRegression", "LogisticRegressionCV", "LinearDiscriminantAn
 _MARGINS = ("LinearSVC", "RidgeClassifier", "RidgeClassifierCV", "Perceptron", "PassiveAggressiveClassifier")
 # Wrappers of one fitted estimator that pass on its scores.
 _WRAPPERS = {
-    "GridSearchCV": "best_estimator_",
-    "RandomizedSearchCV": "best_estimator_",
-    "HalvingGridSearchCV": "best_estimator_",
-    "HalvingRandomSearchCV": "best_estimator_",
-    "FixedThresholdClassifier": "estimator_",
-    "TunedThresholdClassifierCV": "estimator_",
+    "BaseSearchCV": "best_estimator_",
+    "BaseThresholdClassifier": "estimator_",
     "FrozenEstimator": "estimator",
 }
 _ACTIVATIONS = {"relu": "ReLU", "tanh": "Tanh", "logistic": "Sigmoid"}  # as torch names them

@@ -20,7 +20,7 @@ from evenhand.attribution.shapley import Contributions
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.validation import as_spelled
 from evenhand.models.black_box import black_box_model
-from evenhand.models.encoders import NamedColumns, OneToOne
+from evenhand.models.encoders import NamedColumns, OneToOne, PipelineEncoder
 from evenhand.models.protocol import EncodesTables, Output, ShapleyModel
 from evenhand.models.trees import TreeEnsemble, coded_matrix, coded_values, contributions, read_trees
 from evenhand.models.trees.ensemble import levels
@@ -64,38 +64,20 @@ class TreeColumns(OneToOne):
 
 
 @dataclass(frozen=True, eq=False)
-class RecodedColumns:
+class RecodedColumns(PipelineEncoder):
     """The outputs of a pipeline's steps for an ensemble that treats some of them as categories.
 
     Attributes
     ----------
-    encoder
-        The steps.
     ensemble
         The trees, which take the output of the steps.
     """
 
-    encoder: EncodesTables
     ensemble: TreeEnsemble
-
-    @property
-    def names(self) -> list[str]:
-        """The table's columns."""
-        return self.encoder.names
-
-    @property
-    def takes_names(self) -> bool:
-        """Whether the steps were fitted on columns with names."""
-        return getattr(self.encoder, "takes_names", True)
-
-    @property
-    def join_matrix(self) -> NDArray[np.floating]:
-        """1 if an output (row) comes from a column of the table (column), else 0."""
-        return self.encoder.join_matrix
 
     def transform(self, table: pd.DataFrame) -> NDArray[np.float64]:
         """Outputs of the steps, with categories as the trees' codes."""
-        return coded_values(self.ensemble, self.encoder.transform(table))
+        return coded_values(self.ensemble, super().transform(table))
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +103,9 @@ class TreeGame:
         return numbered_contributions(self.ensemble, z, w, b)
 
 
-def tree_model(model: Any, encoder: EncodesTables | None = None, columns: Sequence[str] | None = None) -> ShapleyModel:
+def tree_model(
+    model: Any, encoder: PipelineEncoder | None = None, columns: Sequence[str] | None = None
+) -> ShapleyModel:
     """A fitted tree model in the form of the audit.
 
     Parameters
@@ -154,11 +138,13 @@ def tree_model(model: Any, encoder: EncodesTables | None = None, columns: Sequen
 
 
 def _encoder(
-    ensemble: TreeEnsemble, steps: EncodesTables | None, columns: Sequence[str] | None
+    ensemble: TreeEnsemble, steps: PipelineEncoder | None, columns: Sequence[str] | None
 ) -> EncodesTables | None:
     """Converts the table to the trees' inputs: preceding steps, codes for categories, both or neither."""
     if steps is not None:
-        return RecodedColumns(steps, ensemble) if ensemble.categories else steps
+        if not ensemble.categories:
+            return steps
+        return RecodedColumns(steps.transformer, steps.names, steps.sources, steps.takes_names, ensemble)
     fitted: Sequence[str] | None = ensemble.feature_names
     known = list(columns or ())
     if ensemble.categorical_features and fitted is None:
@@ -189,12 +175,7 @@ def _check_walkable(ensemble: TreeEnsemble) -> None:
 
 
 def catboost_black_box(
-    model: Any,
-    table: pd.DataFrame,
-    *,
-    output: Output | None = None,
-    n_permutations: int = 32,
-    random_state: int = 0,
+    model: Any, table: pd.DataFrame, *, output: Output | None = None, **sampling: Any
 ) -> ShapleyModel:
     """A CatBoost model with categories in the form of the audit.
 
@@ -212,8 +193,7 @@ def catboost_black_box(
     return black_box_model(
         model if wants_probability else partial(model.predict, prediction_type="RawFormulaVal"),
         output=output if wants_probability else "log-odds",
-        n_permutations=n_permutations,
-        random_state=random_state,
+        **sampling,
         kind=f"CatBoost {name} of categories (black box)",
         table=table,
         names=names,
