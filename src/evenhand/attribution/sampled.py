@@ -154,6 +154,15 @@ class Mixtures:
                 Mixtures(self.inputs[rows], self.context[rows], self.baseline[rows], self.is_input, self.is_context),
             )
 
+    def scores(self, score: Callable[[Floats], Floats]) -> Floats:
+        """The score of each mixture for each person, of shape (n, m)."""
+        if isinstance(score, ScoresMixtures):
+            return score.mixtures(self)
+        found = np.empty((len(self.context), len(self.is_context)))
+        for rows, part in self.blocks(self.is_context.size):
+            found[rows] = score(part.points.reshape(-1, self.context.shape[1])).reshape(found[rows].shape)
+        return found
+
 
 @runtime_checkable
 class ScoresMixtures(Protocol):
@@ -246,18 +255,12 @@ class SampledShapley:
 
     def _gains(self, asked: Coalitions, z: Floats | None, w: Floats, b: Floats) -> Floats:
         """The change of the score at each turn, of shape (n, n_turns)."""
-        without = self._scores(Mixtures(w, w, b, np.zeros_like(asked.members), asked.members))
+        without = Mixtures(w, w, b, np.zeros_like(asked.members), asked.members).scores(self.score)
         if z is None:
             return without[:, asked.joined] - without[:, asked.before]
         is_turn = asked.turn_input[:, None] == np.arange(w.shape[1])
         swapped = Mixtures(z, w, b, is_turn, asked.members[asked.before])
-        return self._scores(swapped) - without[:, asked.before]
-
-    def _scores(self, asked: Mixtures) -> Floats:
-        if isinstance(self.score, ScoresMixtures):
-            return self.score.mixtures(asked)
-        points = asked.points
-        return self.score(points.reshape(-1, points.shape[-1])).reshape(points.shape[:2])
+        return swapped.scores(self.score) - without[:, asked.before]
 
 
 def _slices(n: int, values_per_row: int) -> Iterator[slice]:

@@ -35,14 +35,8 @@ def mixture_margins(model: AuditedModel, asked: Mixtures) -> Floats:
     if isinstance(model, ShapleyModel) and isinstance(model.game, TreeGame):
         return model.game.ensemble.mixtures(asked)
     if isinstance(model, ShapleyModel) and isinstance(model.game, SampledShapley):
-        score = model.game.score
-        if isinstance(score, ScoresMixtures):
-            return score.mixtures(asked)
-    margins = np.empty((len(asked.context), len(asked.is_context)))
-    for rows, part in asked.blocks(asked.is_context.size):
-        points = part.points.reshape(-1, asked.context.shape[1])
-        margins[rows] = margins_of(model, points).reshape(-1, len(asked.is_context))
-    return margins
+        return asked.scores(model.game.score)
+    return asked.scores(partial(margins_of, model))
 
 
 def _linear_margins(model: LinearModel, asked: Mixtures) -> Floats:
@@ -301,13 +295,9 @@ def _method(estimator: Any) -> str:
 
 
 def _voters(model: Any) -> list[tuple[Any, NDArray[np.int64] | None]]:
-    """Members of an average, and the positions of the inputs that each uses."""
-    if is_kind(model, "BaggingClassifier"):
-        return [
-            (member, np.asarray(columns, dtype=np.int64))
-            for member, columns in zip(model.estimators_, model.estimators_features_, strict=True)
-        ]
-    return [(member, None) for member in model.estimators_]
+    """Members of an average, and the positions of the inputs that each uses, if a BaggingClassifier chose some."""
+    columns = getattr(model, "estimators_features_", [None] * len(model.estimators_))
+    return list(zip(model.estimators_, columns, strict=True))
 
 
 def _weights(model: Any) -> Floats:

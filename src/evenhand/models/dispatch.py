@@ -31,13 +31,7 @@ from evenhand.models.encoders import (
 )
 from evenhand.models.onnx import OnnxModel, onnx_model
 from evenhand.models.pmml import PmmlModel, pmml_model
-from evenhand.models.protocol import (
-    AttributionName,
-    AuditedModel,
-    LinearModel,
-    Output,
-    ShapleyModel,
-)
+from evenhand.models.protocol import AttributionName, AuditedModel, LinearModel, Output, ShapleyModel
 from evenhand.models.sklearn import (
     ScorecardBins,
     binned_columns,

@@ -41,17 +41,8 @@ def read_lightgbm(model: Any) -> TreeEnsemble:
     import lightgbm
 
     name = type(model).__name__
-    if isinstance(model, lightgbm.LGBMModel):
-        if not model.__sklearn_is_fitted__():
-            raise InvalidInputError(f"This {name} is not fitted: call its `fit` first.")
-        booster = model.booster_
-    elif isinstance(model, lightgbm.Booster):
-        booster = model
-    else:
-        raise InvalidTypeError(
-            f"For LightGBM, an estimator such as LGBMClassifier or a Booster is expected, got {name}."
-        )
-    dump = booster.dump_model()
+    is_estimator = _is_estimator(model, lightgbm.LGBMModel, lightgbm.Booster, "LightGBM", "LGBMClassifier")
+    dump = (model.booster_ if is_estimator else model).dump_model()
     if dump["num_tree_per_iteration"] > 1:
         raise InvalidInputError(
             f"This {name} has {dump['num_tree_per_iteration']} classes; tree models are explained for two, a decision "
@@ -73,6 +64,16 @@ def read_lightgbm(model: Any) -> TreeEnsemble:
         feature_names=None if names == [f"Column_{j}" for j in range(len(names))] else names,
         categories=_lightgbm_categories(dump),
     )
+
+
+def _is_estimator(model: Any, estimator: type[Any], booster: type[Any], library: str, example: str) -> bool:
+    """Whether a model is a fitted estimator; otherwise, it is a Booster."""
+    name = type(model).__name__
+    if not isinstance(model, (estimator, booster)):
+        raise InvalidTypeError(f"For {library}, an estimator such as {example} or a Booster is expected, got {name}.")
+    if isinstance(model, estimator) and not model.__sklearn_is_fitted__():
+        raise InvalidInputError(f"This {name} is not fitted: call its `fit` first.")
+    return isinstance(model, estimator)
 
 
 def sigmoid_of(booster: Any) -> float:
@@ -297,20 +298,12 @@ def read_xgboost(model: Any) -> TreeEnsemble:
     """
     import xgboost
 
-    missing, n_rounds = math.nan, None
-    if isinstance(model, xgboost.XGBModel):
-        if not model.__sklearn_is_fitted__():
-            raise InvalidInputError(f"This {type(model).__name__} is not fitted: call its `fit` first.")
+    booster, missing, n_rounds = model, math.nan, None
+    if _is_estimator(model, xgboost.XGBModel, xgboost.Booster, "XGBoost", "XGBClassifier"):
         booster = model.get_booster()
         missing = float(math.nan if model.missing is None else model.missing)
         if booster.attr("best_iteration") is not None:
             n_rounds = model.best_iteration + 1
-    elif isinstance(model, xgboost.Booster):
-        booster = model
-    else:
-        raise InvalidTypeError(
-            f"For XGBoost, an estimator such as XGBClassifier or a Booster is expected, got {type(model).__name__}."
-        )
     name = type(model).__name__
     learner = json.loads(bytes(booster.save_raw("json")))["learner"]
     _check_binary(learner, name)
