@@ -6,7 +6,7 @@ import torch
 from captum.attr import IntegratedGradients
 from torch import nn
 
-from evenhand.attribution import attribute, integrated_gradients
+from evenhand.attribution.gradients import attribute, integrated_gradients
 
 
 def trained_network(d: int = 60, n: int = 4000) -> tuple[nn.Sequential, torch.Tensor, torch.Tensor]:

@@ -11,9 +11,8 @@ from bench_audit import FINANCIAL, people
 from torch import nn
 
 import evenhand as eh
-from evenhand.attribution import attribute
 from evenhand.attribution.feed_forward import feed_forward
-from evenhand.attribution.gradients import integrate_paths
+from evenhand.attribution.gradients import attribute, integrate_paths
 from evenhand.auditing import fitted
 
 SIZES = (10_000, 30_000, 100_000, 300_000)

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from evenhand.attribution import attribute, label_group_baselines
+from evenhand.attribution.baselines import label_group_baselines
+from evenhand.attribution.gradients import attribute
 
 N, D, FINANCIAL, STEPS = 1_000_000, 20, 6, 8
 

@@ -28,7 +28,7 @@ from scipy import stats
 from sklearn.metrics import roc_auc_score
 
 import evenhand as eh
-from evenhand.attribution import attribute
+from evenhand.attribution.gradients import attribute
 
 DATASETS = ("german", "hmda", "adult")
 PARTS = ("timing", *DATASETS, "planted")

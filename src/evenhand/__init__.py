@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 from evenhand.system import __version__
 
 if TYPE_CHECKING:
-    from evenhand.attribution import integrated_gradients, label_group_baselines
+    from evenhand.attribution.baselines import label_group_baselines
+    from evenhand.attribution.gradients import integrated_gradients
     from evenhand.auditing.audit import audit, sensitivity
     from evenhand.auditing.checking import CheckResult, check
     from evenhand.auditing.given import audit_given
@@ -98,7 +99,8 @@ __all__ = [
 _HOME = {
     name: f"evenhand.{module}"
     for module, names in {
-        "attribution": "integrated_gradients label_group_baselines",
+        "attribution.baselines": "label_group_baselines",
+        "attribution.gradients": "integrated_gradients",
         "auditing.audit": "audit sensitivity",
         "auditing.checking": "CheckResult check",
         "auditing.given": "audit_given",
@@ -130,7 +132,7 @@ _HOME = {
     for name in names.split()
 }
 
-_OF_NETWORKS = ("CECClassifier", "SearchResult", "cec_loss", "search")
+_OF_NETWORKS = ("CECClassifier", "SearchResult", "cec_loss", "integrated_gradients", "search")
 
 
 def __getattr__(name: str) -> object:

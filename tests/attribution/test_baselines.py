@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from evenhand.attribution import label_group_baselines
+from evenhand.attribution.baselines import label_group_baselines
 from evenhand.exceptions import InvalidInputError
 
 

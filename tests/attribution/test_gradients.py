@@ -6,9 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from evenhand.attribution import attribute, integrated_gradients
 from evenhand.attribution import gradients as gradients_module
 from evenhand.attribution.feed_forward import RELU, FeedForward, feed_forward
+from evenhand.attribution.gradients import attribute, integrated_gradients
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
 
 seeds = st.integers(0, 2**32 - 1)

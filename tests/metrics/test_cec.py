@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from evenhand.attribution import Attribution
+from evenhand.attribution.explanation import Attribution
 from evenhand.exceptions import InvalidInputError
 from evenhand.metrics.cec import cec_scores, feature_contributions, squared_cec
 from evenhand.models.scoring import score_explained_pairs

@@ -12,7 +12,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from torch import nn
 
 import evenhand as eh
-from evenhand.attribution import attribute
+from evenhand.attribution.gradients import attribute
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import ERROR, MOST_SEGMENTS, Explainer, HalvedExplainer, needed_segments

@@ -6,7 +6,7 @@ import torch
 from sklearn.ensemble import GradientBoostingClassifier
 from torch import nn
 
-from evenhand.attribution import integrated_gradients
+from evenhand.attribution.gradients import integrated_gradients
 from evenhand.attribution.shapley import ShapleyAttribution
 from evenhand.matching.placebos import placebo_pairs
 from evenhand.metrics.cec import cec_scores

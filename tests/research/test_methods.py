@@ -295,7 +295,7 @@ def test_hardt_is_fairlearns_rule_on_the_plain_networks_scores(train_people):
 
 
 def test_attributions_of_an_average_are_those_of_the_module_as_a_whole(rng):
-    from evenhand.attribution import attribute
+    from evenhand.attribution.gradients import attribute
     from evenhand.research.methods import _AuditedAverage
 
     members = [

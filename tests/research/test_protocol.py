@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import evenhand as eh
-from evenhand.attribution import integrated_gradients
+from evenhand.attribution.gradients import integrated_gradients
 from evenhand.exceptions import DataFileError, InvalidInputError
 from evenhand.research import methods
 from evenhand.research.methods import (

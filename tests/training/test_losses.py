@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from evenhand.attribution import integrated_gradients
 from evenhand.attribution.feed_forward import RELU, FeedForward
+from evenhand.attribution.gradients import integrated_gradients
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching.placebos import placebo_pairs
 from evenhand.training import bce_loss, cec_loss, cec_term, equalized_odds_loss

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from evenhand.attribution import integrated_gradients
 from evenhand.attribution.feed_forward import feed_forward
+from evenhand.attribution.gradients import integrated_gradients
 from evenhand.exceptions import InvalidInputError
 from evenhand.training import StackedNetwork
 from evenhand.training.engine.step import adam_rates, adam_step

@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 import evenhand as eh
-from evenhand.attribution import attribute
 from evenhand.attribution.feed_forward import RELU, FeedForward
+from evenhand.attribution.gradients import attribute
 from evenhand.exceptions import InvalidInputError
 from evenhand.training import (
     StackedNetwork,

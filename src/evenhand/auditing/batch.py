@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.arrays import Bools, Floats, Ints, as_numpy, like, text_codes
-from evenhand.attribution import Explanation
+from evenhand.attribution.explanation import Explanation
 from evenhand.auditing.fitted import Fitted, own_score
 from evenhand.auditing.identity import person_buckets
 from evenhand.auditing.reasons import BatchReasons

@@ -23,7 +23,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.arrays import Array, Bools, Floats, Ints, as_numpy, double, like
-from evenhand.attribution import Explanation
+from evenhand.attribution.explanation import Explanation
 from evenhand.auditing.options import AuditOptions
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.people import People

@@ -19,8 +19,9 @@ from torch.nn import functional
 from torch.nn.utils import parameters_to_vector
 
 from evenhand.arrays import Floats, Ints
-from evenhand.attribution import Attribution, attribute
+from evenhand.attribution.explanation import Attribution
 from evenhand.attribution.explanation import Method as Integration
+from evenhand.attribution.gradients import attribute
 from evenhand.exceptions import EvenhandWarning, InvalidInputError
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.validation import as_groups, as_labels, as_table, in_row_order, is_number_column

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.arrays import Ints, Keys
-from evenhand.attribution import label_group_baselines
+from evenhand.attribution.baselines import label_group_baselines
 from evenhand.exceptions import InvalidInputError
 from evenhand.matching import MatchReference
 from evenhand.training.data import TrainingData
