@@ -288,8 +288,7 @@ class Evaluator:
             **{**shared, "hidden": tuple(shared["hidden"])},
         )
         triples = [fold.triples for fold in self.folds if fold.triples is not None]
-        uses_triples = settings.uses_placebo and any(settings.of_member("cec_weight"))
-        stacks = train_stack(stack_tables(self.folds, triples if uses_triples else None), settings, epochs)
+        stacks = train_stack(stack_tables(self.folds, triples if settings.uses_placebo else None), settings, epochs)
         layout = stacks[epochs[-1]].layout
         judged = [(candidate, seed) for candidate in block for seed in range(self.settings.seeds)]
         for number, fold in enumerate(self.folds):

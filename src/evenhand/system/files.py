@@ -292,7 +292,7 @@ def json_ready(value: Any) -> Any:
     """
     if isinstance(value, Mapping):
         return {str(key): json_ready(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, np.ndarray)):
         return [json_ready(item) for item in value]
     if isinstance(value, np.generic):
         value = value.item()

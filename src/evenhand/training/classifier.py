@@ -322,31 +322,28 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         uses_placebo = bool(self.cec_weight) and str(self.objective).endswith("excess")
         points = MatchingSpace.fit(F.iloc[train], missing="indicator").transform(F) if uses_placebo else None
 
-        def matched(people: NDArray[np.int64]) -> NDArray[np.int64]:
-            """Rows of the training people matched to each person, one for each other group, -1 for none."""
-            if not self.cec_weight:
-                return np.full((len(people), n_others), -1, dtype=np.int64)
-            pool = None if people is train else (F.iloc[train], labels[train], codes[train])
-            own = (F.iloc[people], labels[people], codes[people])
-            return match_pairs(*own, pool, self.max_distance, missing="indicator").match.reshape(len(people), -1)
-
-        def compared(people: NDArray[np.int64]) -> NDArray[np.int64] | None:
-            """Placebo triples with the training people; None if the objective does not need them."""
-            if points is None:
-                return None
-            pool = None if people is train else (points[train], labels[train], codes[train])
-            own = (points[people], labels[people], codes[people])
-            return training_triples(*own, n_others + 1, pool, max_distance=self.max_distance)
-
         def fields_of(people: NDArray[np.int64]) -> dict[str, Any]:
-            triples = compared(people)
+            """Fields of people who are compared with the training people."""
+            their, pool_of = (labels[people], codes[people]), (labels[train], codes[train])
+            is_pool = people is train
+            match = np.full((len(people), n_others), -1, dtype=np.int64)
+            if self.cec_weight:
+                pool = None if is_pool else (F.iloc[train], *pool_of)
+                pairs = match_pairs(F.iloc[people], *their, pool, self.max_distance, missing="indicator")
+                match = pairs.match.reshape(match.shape)
+            triples = None
+            if points is not None:
+                compared = None if is_pool else (points[train], *pool_of)
+                triples = training_triples(
+                    points[people], *their, n_others + 1, compared, max_distance=self.max_distance
+                )[None]
             return {
                 "X": x[None, people],
                 "y": labels[None, people],
                 "group": codes[None, people],
-                "match": matched(people)[None],
+                "match": match[None],
                 "weight": weight[None, people],
-                "triples": None if triples is None else triples[None],
+                "triples": triples,
             }
 
         own = fields_of(train)

@@ -132,7 +132,7 @@ def _evaluate_table(
         "equalized_odds": equalized_odds_loss(logits, y, group, data.n_groups, weight)[0],
         "positive_rate": ((score >= 0.5) * weight).sum(1) / weight.sum(1),
     }
-    if any(settings.of_member("cec_weight")):
+    if settings.uses_cec:
         everyone = torch.arange(held_out.X.shape[1])
         metrics["cec"] = _Compared.of(held_out, data, table, everyone, settings, device).term(net, settings)
     arrays = {name: value.double().cpu().numpy() for name, value in metrics.items()}

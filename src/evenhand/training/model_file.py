@@ -19,7 +19,7 @@ from evenhand.exceptions import ModelFileError, first_line
 from evenhand.inputs.encoding import TableEncoder
 from evenhand.report.schema import first_fault
 from evenhand.system import __version__
-from evenhand.system.files import write_atomically
+from evenhand.system.files import json_ready, write_atomically
 from evenhand.training.network import Layout, empty_network
 
 _LENGTH_BYTES = 8  # size of the header's length, and the multiple to which the header is padded
@@ -41,6 +41,28 @@ def tensor_bytes(tensors: dict[str, Tensor], metadata: dict[str, str]) -> bytes:
     header = ordered.encode()
     header += b" " * (-len(header) % _LENGTH_BYTES)
     return len(header).to_bytes(_LENGTH_BYTES, "little") + header + content[end:]
+
+
+def write_tensors(path: str | os.PathLike[str], tensors: dict[str, Tensor], header: dict[str, str]) -> None:
+    """Write one safetensors file; an existing file is replaced completely or not at all."""
+    with write_atomically(path) as temporary:
+        temporary.write_bytes(tensor_bytes(tensors, header))
+
+
+def read_tensors(path: str | os.PathLike[str], what: str) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """Tensors and header of a safetensors file.
+
+    Raises
+    ------
+    ModelFileError
+        If the file cannot be read; the message says that it is not `what`.
+    """
+    try:
+        with safe_open(path, framework="pt") as opened:
+            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a dict
+            return tensors, opened.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise ModelFileError(f"{str(path)!r} is not a readable {what}, or is truncated: {error}.") from error
 
 
 FILE_NAME = "model.safetensors"
@@ -67,8 +89,7 @@ def write_model(path: str | os.PathLike[str], model: Any) -> Path:
     tensors |= {f"history.{name}": torch.from_numpy(values.copy()) for name, values in model.history_.items()}
     content = _content(model)
     header = {"format": _FORMAT, "version": str(_VERSION), "content": content, "sha256": _digest(tensors, content)}
-    with write_atomically(target) as temporary:
-        temporary.write_bytes(tensor_bytes(tensors, header))
+    write_tensors(target, tensors, header)
     return target
 
 
@@ -79,12 +100,7 @@ def read_model(path: str | os.PathLike[str], kind: type[Classifier]) -> Classifi
         file = file / FILE_NAME
     if not file.is_file():
         raise ModelFileError(f"There is no model at {str(path)!r}: expected a file {FILE_NAME!r}.")
-    try:
-        with safe_open(file, framework="pt") as opened:
-            header = opened.metadata() or {}
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118 - not a dict
-    except (SafetensorError, OSError) as error:
-        raise ModelFileError(f"{str(file)!r} is not a readable safetensors file, or is truncated: {error}.") from error
+    tensors, header = read_tensors(file, "safetensors file")
     if header.get("format") != _FORMAT:
         raise ModelFileError(f"{str(file)!r} is a safetensors file, but not a model saved by evenhand.")
     if header.get("version") != str(_VERSION):
@@ -110,7 +126,7 @@ def _content(model: Any) -> str:
         parameters["random_state"] = None
     data = {
         "evenhand": __version__,
-        "parameters": {name: _plain(value) for name, value in parameters.items()},
+        "parameters": json_ready(parameters),
         "classes": model.classes_.tolist(),
         "encoder": model.encoder_.to_dict(),
         "widths": [layers[0].in_features, *(layer.out_features for layer in layers)],
@@ -161,12 +177,3 @@ def _digest(tensors: dict[str, Tensor], content: str) -> str:
         digest.update(f"{name}{tuple(tensors[name].shape)}{tensors[name].dtype}".encode())
         digest.update(tensors[name].contiguous().numpy().tobytes())
     return digest.hexdigest()
-
-
-def _plain(value: Any) -> Any:
-    """A constructor argument as a JSON value."""
-    if isinstance(value, (list, tuple, np.ndarray)):
-        return [_plain(item) for item in value]
-    if isinstance(value, np.generic):
-        return value.item()
-    return value

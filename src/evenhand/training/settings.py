@@ -129,13 +129,23 @@ class TrainingSettings:
 
     @property
     def uses_placebo(self) -> bool:
-        """Whether the objective compares pairs with placebo pairs."""
-        return self.objective.endswith("excess")
+        """Whether pairs are compared with placebo pairs."""
+        return self.uses_cec and self.objective.endswith("excess")
 
     @property
     def uses_reasoning(self) -> bool:
         """Whether the objective compares weights on the same inputs, rather than attributions."""
         return self.objective.startswith("reasoning")
+
+    @property
+    def uses_cec(self) -> bool:
+        """Whether any member has the term of `cec_weight`."""
+        return any(self.of_member("cec_weight"))
+
+    @property
+    def uses_equalized_odds(self) -> bool:
+        """Whether any member has the term of `equalized_odds_weight`."""
+        return any(self.of_member("equalized_odds_weight"))
 
     @property
     def n_members(self) -> int:

@@ -14,18 +14,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
 from evenhand.exceptions import EvenhandError, InvalidInputError, ModelFileError
-from evenhand.system.files import write_atomically
 from evenhand.system.threads import one_thread_each
 from evenhand.training.data import TrainingData
 from evenhand.training.engine.minibatches import BatchSource, Block, batch_of
 from evenhand.training.engine.step import Stepper
 from evenhand.training.evaluation import VALIDATION_METRICS, ExcessJudge, evaluate
 from evenhand.training.losses import excess_gain
-from evenhand.training.model_file import tensor_bytes
+from evenhand.training.model_file import read_tensors, write_tensors
 from evenhand.training.network import Layout, StackedNetwork
 from evenhand.training.settings import TrainingSettings, label_entropy, term_gain
 
@@ -100,8 +98,7 @@ class TrainerState:
 
     def on_cpu(self) -> TrainerState:
         """The same state, with every tensor on the CPU."""
-        tensors = {f.name: getattr(self, f.name).cpu() for f in fields(self) if f.type == "Tensor"}
-        return replace(self, **tensors)
+        return replace(self, **{name: getattr(self, name).cpu() for name in _TENSORS})
 
     def network(self) -> StackedNetwork:
         """Trained stack, in evaluation mode."""
@@ -112,16 +109,10 @@ class TrainerState:
 
     def to_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Tensors by name, and metadata as JSON values."""
-        tensors = {f.name: getattr(self, f.name) for f in fields(self) if f.type == "Tensor"}
+        tensors = {name: getattr(self, name) for name in _TENSORS}
         tensors |= {_HISTORY + name: values for name, values in self.history.items()}
-        metadata = {
-            "format": _FORMAT,
-            "version": _VERSION,
-            "epoch": self.epoch,
-            "widths": list(self.widths),
-            "settings": self.settings,
-        }
-        return tensors, metadata
+        own = {name: getattr(self, name) for name in _PLAIN}
+        return tensors, {"format": _FORMAT, "version": _VERSION, **own}
 
     @classmethod
     def from_dict(cls, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> TrainerState:
@@ -137,30 +128,25 @@ class TrainerState:
                 f"Expected a trainer state of version {_VERSION}, got format {metadata.get('format')!r}, "
                 f"version {metadata.get('version')!r}."
             )
-        names = [f.name for f in fields(cls) if f.type == "Tensor"]
-        missing = [n for n in names if n not in tensors] + [
-            n for n in ("epoch", "widths", "settings") if n not in metadata
-        ]
+        missing = [name for name in (*_TENSORS, *_PLAIN) if name not in tensors and name not in metadata]
         if missing:
             raise ModelFileError(f"The trainer state lacks {missing}.")
         layout = Layout(tuple(int(width) for width in metadata["widths"]))
         n_members = len(tensors["n_steps"])
-        for name in names:
+        for name in _TENSORS:
             expected = (n_members,) if tensors[name].dim() == 1 else (n_members, layout.n_parameters)
             if tuple(tensors[name].shape) != expected:
                 raise ModelFileError(
                     f"The trainer state's {name!r} must have shape {expected}, got {tuple(tensors[name].shape)}."
                 )
         history = {k.removeprefix(_HISTORY): v for k, v in tensors.items() if k.startswith(_HISTORY)}
-        own = {name: tensors[name] for name in names}
+        own = {name: tensors[name] for name in _TENSORS}
         return cls(int(metadata["epoch"]), layout.widths, metadata["settings"], **own, history=history)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write one safetensors file; an existing file is replaced completely or not at all."""
         tensors, metadata = self.to_dict()
-        content = tensor_bytes(tensors, {"evenhand": json.dumps(metadata)})
-        with write_atomically(path) as temporary:
-            temporary.write_bytes(content)
+        write_tensors(path, tensors, {"evenhand": json.dumps(metadata)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TrainerState:
@@ -171,13 +157,16 @@ class TrainerState:
         ModelFileError
             If the file is truncated, altered or of a different kind.
         """
+        tensors, header = read_tensors(path, "trainer state")
         try:
-            with safe_open(path, framework="pt") as file:
-                tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  (not a dict)
-                metadata = json.loads((file.metadata() or {}).get("evenhand", "{}"))
-        except (SafetensorError, json.JSONDecodeError) as error:
-            raise ModelFileError(f"{os.fspath(path)} is not a readable trainer state: {error}") from error
+            metadata = json.loads(header.get("evenhand", "{}"))
+        except json.JSONDecodeError as error:
+            raise ModelFileError(f"{os.fspath(path)!r} is not a readable trainer state: {error}") from error
         return cls.from_dict(tensors, metadata)
+
+
+_TENSORS = tuple(f.name for f in fields(TrainerState) if f.type == "Tensor")
+_PLAIN = ("epoch", "widths", "settings")
 
 
 class TrainingDivergedError(EvenhandError, ArithmeticError):
@@ -285,19 +274,10 @@ class Trainer:
             self.state.save(self._checkpoint)
 
     def _engine(self, part: slice) -> Engine:
-        settings, device = self.settings, self._device
-
-        # Whether a term is computed is decided for the whole stack: history then has the same metrics for all.
-        source = BatchSource(
-            self.data,
-            settings.part(part),
-            device,
-            uses_equalized_odds=any(settings.of_member("equalized_odds_weight")),
-            uses_cec=any(settings.of_member("cec_weight")),
-        )
-        join = None if self.data.join is None else self.data.join.to(device)
+        join = None if self.data.join is None else self.data.join.to(self._device)
         state = (self._parameters[part], self._mean[part], self._square[part])
-        return Engine(Stepper(*state, self._layout, settings, join), source)
+        stepper = Stepper(*state, self._layout, self.settings, join)
+        return Engine(stepper, BatchSource(self.data, self.settings, part, self._device))
 
     def _next_state(self) -> TrainerState:
         state, epoch = self._state, self._state.epoch
@@ -346,11 +326,10 @@ class Trainer:
 
     def _gains(self, epoch: int) -> Tensor | None:
         """Shares of their weights with which both terms count in an epoch, of shape (2, K); None for all of them."""
-        lowers_excess = self.settings.uses_placebo and any(self.settings.of_member("cec_weight"))
-        if not lowers_excess and not self.settings.least_explained:
+        if not self.settings.uses_placebo and not self.settings.least_explained:
             return None
         learned = self._learned_gain()
-        if not lowers_excess:
+        if not self.settings.uses_placebo:
             return torch.stack((learned, learned))
         excess = torch.zeros_like(learned)
         if epoch >= _EPOCHS_WITHOUT_EXCESS:
@@ -373,16 +352,13 @@ class Trainer:
     def _metrics(self, totals: dict[str, Tensor], is_training: np.ndarray) -> dict[str, np.ndarray]:
         """An epoch's history from its sums: means over rows, batches and pairs."""
         sums = {name: values.double().cpu().numpy() for name, values in totals.items()}
-        uses_odds = any(self.settings.of_member("equalized_odds_weight"))
-        uses_cec = any(self.settings.of_member("cec_weight"))
-        nothing = np.full(len(is_training), np.nan)
         with np.errstate(invalid="ignore", divide="ignore"):
             metrics = {
                 "bce": sums["bce"] / sums["weight"],
-                "equalized_odds": sums["equalized_odds"] / sums["n_steps"] if uses_odds else nothing,
-                "cec": sums["cec"] / sums["pair_weight"] if uses_cec else nothing,
-                "equalized_odds_left_out": sums["n_left_out"] if uses_odds else nothing,
-                "unmatched": sums["n_unmatched"] if uses_cec else nothing,
+                "equalized_odds": sums["equalized_odds"] / sums["n_steps"],
+                "cec": sums["cec"] / sums["pair_weight"],
+                "equalized_odds_left_out": sums["n_left_out"],
+                "unmatched": sums["n_unmatched"],
             }
         return {name: np.where(is_training, values, np.nan) for name, values in metrics.items()}
 
@@ -562,13 +538,13 @@ def _check(data: TrainingData, settings: TrainingSettings) -> None:
         raise InvalidInputError(f"`table` must be below {data.n_tables}, the number of tables, got {highest}.")
     if settings.patience is not None and data.validation is None:
         raise InvalidInputError("`patience` needs validation data; pass `validation` or leave `patience` None.")
-    if any(settings.of_member("equalized_odds_weight")) and data.n_groups < 2:
+    if settings.uses_equalized_odds and data.n_groups < 2:
         raise InvalidInputError(f"`equalized_odds_weight` needs at least two groups, got {data.n_groups}; set it to 0.")
-    if any(settings.of_member("cec_weight")) and data.match.shape[2] < 1:
+    if settings.uses_cec and data.match.shape[2] < 1:
         raise InvalidInputError("`cec_weight` needs matches, `match` has none for anyone; set it to 0.")
     people = {"the training data": data, "`validation`": data.validation}
     lacking = [name for name, part in people.items() if part is not None and part.triples is None]
-    if any(settings.of_member("cec_weight")) and settings.uses_placebo and lacking:
+    if settings.uses_placebo and lacking:
         raise InvalidInputError(
             f"objective={settings.objective!r} needs placebo triples, which {' and '.join(lacking)} lack; "
             "make `triples` with `training_triples`."

@@ -53,10 +53,13 @@ class Block:
             yield batch_of({name: values[step] for name, values in by_name.items()}, has_pairs)
 
     def totals(self, logits: Tensor, scores: Tensor | None) -> dict[str, Tensor]:
-        """Sums for the history, of shape (K,), from logits (S, K, m) and squared scores (S, K, M, q) of the steps."""
+        """Sums for the history, of shape (K,), from logits (S, K, m) and squared scores (S, K, M, q) of the steps.
+
+        NaN for a term that is not computed.
+        """
         steps = self.is_active.to(logits.dtype)
         weight = self.row_weight.sum(-1) * steps
-        odds = cec = pair_weight = torch.zeros_like(weight[0])
+        odds = cec = pair_weight = torch.full_like(weight[0], torch.nan)
         if self.odds_form is not None:
             rates = torch.einsum("skm,skmc->skc", torch.sigmoid(logits), self.fields["cell_shares"])
             by_step = (torch.einsum("skcd,skd->skc", self.odds_form, rates) * rates).sum(-1)
@@ -94,45 +97,34 @@ class BatchSource:
 
     Parameters
     ----------
-    data, settings
-        What to train on, and how these members are trained.
+    data, stack
+        What to train on, and how the whole stack is trained, which decides the terms that are computed.
+    members
+        The members that get batches.
     device
         Where to put the batches.
-    uses_equalized_odds, uses_cec
-        Which terms' tensors to prepare.
     """
 
-    def __init__(
-        self,
-        data: TrainingData,
-        settings: TrainingSettings,
-        device: torch.device,
-        *,
-        uses_equalized_odds: bool,
-        uses_cec: bool,
-    ) -> None:
-        self._settings, self._device = settings, device
+    def __init__(self, data: TrainingData, stack: TrainingSettings, members: slice, device: torch.device) -> None:
+        self._stack, self._device = stack, device
+        self._settings = settings = stack.part(members)
         self._learning_rate = torch.tensor(settings.of_member("learning_rate"))
-        self._uses_equalized_odds, self._uses_cec = uses_equalized_odds, uses_cec
         self._n_groups = data.n_groups
         table_of = torch.tensor(settings.of_member("table"))
         self._n_rows = data.n_rows[table_of]
         baselines = data.baselines.flatten(1, 2).nan_to_num(0.0, 0.0, 0.0)
         # Baselines are the last rows of each table: one gather then fetches people, matches and baselines.
         self._stride = data.X.shape[1] + baselines.shape[1]
-        table = torch.cat((data.X, baselines), dim=1)
-        self._inputs = table.flatten(0, 1).to(device)
+        self._inputs = torch.cat((data.X, baselines), dim=1).flatten(0, 1).to(device)
         self._rows_per_table, self._n_cells = data.X.shape[1], baselines.shape[1]
         self._y = data.y.flatten().to(device)
         self._group = data.group.flatten().to(device)
         self._weight = data.weights.flatten().to(device)
         self._match = data.match.flatten(0, 1).to(device)
-        self._uses_placebo = uses_cec and settings.uses_placebo
-        if self._uses_placebo:
+        if stack.uses_placebo:
             assert data.triples is not None
-            triples = data.triples.flatten(0, 1).to(device)
-            self._triples = triples
-            self._n_triples = (triples[..., 0] >= 0).sum(-1)
+            self._triples = data.triples.flatten(0, 1).to(device)
+            self._n_triples = (self._triples[..., 0] >= 0).sum(-1)
             is_compared = data.triples[..., 0, 0] >= 0
             balanced = balanced_weights(data.y, data.group, data.weights, is_compared)
             self._triple_weight = balanced.flatten(0, 1).to(device)
@@ -187,7 +179,7 @@ class BatchSource:
                 "rates": rates[part].to(self._device),
                 **self._kept_units(generators, n_drawn - start, len(is_active[part])),
             }
-            has_pairs = tuple(self._uses_cec and s % self._settings.cec_every == 0 for s in range(n_steps)[part])
+            has_pairs = tuple(self._stack.uses_cec and s % self._settings.cec_every == 0 for s in range(n_steps)[part])
             yield self._block(on_device[part], fields, is_active[part].to(self._device), has_pairs, epoch, weights)
 
     def _block(
@@ -212,18 +204,18 @@ class BatchSource:
         fields["x"] = self._inputs[person]
         fields["ones"] = self._inputs.new_ones(()).expand(*order.shape[:2], 1, order.shape[2])
         odds_form = pair_weight = None
-        n_left_out = n_unmatched = torch.zeros_like(is_active[0], dtype=torch.int64)
-        if self._uses_equalized_odds:
+        n_left_out = n_unmatched = torch.full_like(is_active[0], torch.nan, dtype=torch.float32)
+        if self._stack.uses_equalized_odds:
             shares, is_present = cell_shares(y, group, self._n_groups, weight)
             odds_form, left_out = equalized_odds_form(is_present)
             fields["cell_shares"] = shares
             fields["odds_form"] = shares @ odds_form * (2 * odds_weight.view(-1, 1, 1))
             n_left_out = (left_out * is_active).sum(0)
-        if self._uses_cec:
+        if self._stack.uses_cec:
             is_used = torch.tensor(has_pairs, device=self._device).view(-1, 1, 1, 1)
             is_used = is_used & is_row.unsqueeze(-2)
             scale = self._settings.cec_every * cec_weight.view(-1, 1, 1) / 2
-            if self._uses_placebo:
+            if self._stack.uses_placebo:
                 triples = triples_in_turn(self._triples[flat], self._n_triples[flat], row, epoch)  # (S, K, m, M, 2)
                 partner = triples.movedim((-1, -2), (-3, -2)).flatten(-3, -2)  # matches, then placebos: (S, K, 2M, m)
                 share = self._triple_weight[flat].transpose(-1, -2)
