@@ -36,7 +36,7 @@ def judged(planted):
     people, decided = planted
     settings = SearchSettings(folds=2, n_steps=8)
     searched = SearchPeople.of(people.X, decided, people.group, people.financial_features, 0.0, 0)
-    return searched, settings, searched.compared_folds(settings, has_training_triples=False)
+    return searched, searched.compared_folds(settings, has_training_triples=False)
 
 
 def audited(model, searched, fold):
@@ -80,17 +80,17 @@ def compare_with_audit(metrics, result, tolerance):
 @pytest.mark.filterwarnings("ignore::evenhand.exceptions.EvenhandWarning")
 @pytest.mark.usefixtures("near_triples_only")
 def test_a_stack_of_networks_has_the_metrics_of_their_audits(judged):
-    searched, settings, compared = judged
-    encoder = searched.encoder("onehot")
+    searched, compared = judged
+    encoder = compared[1].encoder
     stack = StackedNetwork(6, hidden=(12, 8), seeds=(0, 1, 2))
     with torch.no_grad():
         stack.flat.mul_(1.5)
     fold = compared[1]
-    metrics = score_stack(stack.flat.detach(), stack.layout, encoder, searched, compared[1], settings)
+    metrics = score_stack(stack.flat.detach(), stack.layout, fold)
     for k in range(3):
         model = DifferentiableModel(stack.member(k), "network", encoder)
         compare_with_audit(metrics[k], audited(model, searched, (fold.train, fold.test)), tolerance=1e-6)
-        alone = score_model(model, searched, compared[1], settings)
+        alone = score_model(model, fold)
         assert alone == pytest.approx(metrics[k], abs=1e-6)
 
 
@@ -99,11 +99,11 @@ def test_a_stack_of_networks_has_the_metrics_of_their_audits(judged):
 def test_trees_have_the_metrics_of_their_audit(judged):
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    searched, settings, compared = judged
+    searched, compared = judged
     fold = compared[0]
     train = searched.table.iloc[fold.train]
     model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=6).fit(train, fold.y_train)
-    metrics = score_model(model, searched, compared[0], settings)
+    metrics = score_model(model, fold)
     compare_with_audit(metrics, audited(model, searched, (fold.train, fold.test)), tolerance=1e-12)
 
 
@@ -122,7 +122,7 @@ def test_trees_that_split_on_categories_have_the_metrics_of_their_audit(planted)
     compared = searched.compared_folds(settings, has_training_triples=False)
     fold = compared[0]
     model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=6).fit(X.iloc[fold.train], fold.y_train)
-    metrics = score_model(model, searched, compared[0], settings)
+    metrics = score_model(model, fold)
     compare_with_audit(metrics, audited(model, searched, (fold.train, fold.test)), tolerance=1e-12)
 
 
@@ -148,14 +148,14 @@ def test_a_weight_of_two_is_a_person_who_is_there_twice(judged):
     """Weighted metrics against those of a fold in which people are repeated."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
-    searched, settings, compared = judged
+    searched, compared = judged
     fold = compared[0]
     model = HistGradientBoostingClassifier(max_iter=10, max_leaf_nodes=6).fit(
         searched.table.iloc[fold.train], fold.y_train
     )
     times = np.random.default_rng(0).integers(1, 3, len(fold.test))
     weights = np.vstack([np.ones(len(times)), times])
-    found = score_weighted(model, searched, compared[0], settings, weights)
+    found = score_weighted(model, fold, weights)
     rows = np.repeat(np.arange(len(times)), times)
     pairs = compared[0].test_pairs
     again = np.concatenate([np.flatnonzero(pairs.person == row) for row in rows])
@@ -173,9 +173,9 @@ def test_a_weight_of_two_is_a_person_who_is_there_twice(judged):
         ),
         points_test=compared[0].points_test[rows],
     )
-    expected = score_model(model, searched, repeated, settings)
+    expected = score_model(model, repeated)
     # More people have smaller leaves, whose gaps differ.
-    alone = score_model(model, searched, compared[0], settings)
+    alone = score_model(model, fold)
     for name, value in expected.items():
         assert "_gap|" in name or found[name][1] == pytest.approx(value, abs=1e-9), name
     assert {name: values[0] for name, values in found.items()} == pytest.approx(alone, abs=1e-12)
@@ -183,15 +183,13 @@ def test_a_weight_of_two_is_a_person_who_is_there_twice(judged):
 
 
 def test_the_adverse_impact_ratio_is_the_lowest_approval_rate_over_the_highest(judged):
-    fold = judged[2][0]
+    fold = judged[1][0]
     decision = (np.arange(len(fold.y_test)) % 3 == 0).astype(np.int64)
     rates = [decision[fold.group_test == g].mean() for g in range(2)]
-    metrics = fold_outcome(fold, decision.astype(float), decision, names=("a", "b"), weight=np.ones(len(decision)))
+    metrics = fold_outcome(fold, decision.astype(float), decision, np.ones(len(decision)))
     assert metrics["air"] == pytest.approx(min(rates) / max(rates))
     nobody = np.zeros_like(decision)
-    assert np.isnan(
-        fold_outcome(fold, nobody.astype(float), nobody, names=("a", "b"), weight=np.ones(len(nobody)))["air"]
-    )
+    assert np.isnan(fold_outcome(fold, nobody.astype(float), nobody, np.ones(len(nobody)))["air"])
 
 
 FEATURES = ["age", "a|b [c]"]

@@ -136,7 +136,7 @@ def confirm(
     smallest = int(np.bincount(people.groups.codes[rows][first], minlength=len(people.groups.names)).min())
     drawn = np.random.default_rng(settings.random_state).exponential(size=(_WEIGHTINGS, len(first)))
     weights = np.vstack([np.ones(len(rows)), drawn[:, code]])
-    scored = [score_weighted(model, people, fold, settings, weights) for model in models.values()]
+    scored = [score_weighted(model, fold, weights) for model in models.values()]
     by_name = {name: np.stack([own[name] for own in scored]) for name in scored[0]}
     equal = {name: values[:, 0] for name, values in by_name.items() if is_signed_gap(name)}
     sizes = with_sizes(by_name, equal, people.columns)

@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.arrays import Floats, Ints
-from evenhand.inputs.encoding import Encoding, TableEncoder
+from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.identity import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.people import People
 from evenhand.inputs.splitting import split_people, stratified_folds, units_of
@@ -26,10 +26,14 @@ from evenhand.training.losses import training_triples
 
 @dataclass(frozen=True, eq=False)
 class ComparedFold(Fold):
-    """A fold with the placebo triples of its people.
+    """A fold with the placebo triples of its people, and how models are evaluated on it.
 
     Attributes
     ----------
+    people, settings
+        Everyone, and how models are evaluated.
+    encoder
+        Encoding of the inputs: that of the people searched on, the same in every fold, without labels and groups.
     triples
         Triples of the training people among themselves, as `training_triples` returns them; None if no candidate
         trains on them.
@@ -39,6 +43,9 @@ class ComparedFold(Fold):
         Standardized finances, of shape (n, k).
     """
 
+    people: SearchPeople
+    settings: SearchSettings
+    encoder: TableEncoder
     triples: Ints | None
     test_pairs: PlaceboPairs
     points_train: Floats
@@ -120,10 +127,6 @@ class SearchPeople:
         """The table with text as categories of everyone's values, so that every fold knows all of them."""
         return with_categories(self.table)
 
-    def encoder(self, encoding: Encoding) -> TableEncoder:
-        """Encoding of the people searched on, the same in every fold; it does not use labels or groups."""
-        return TableEncoder.fit(self.table.iloc[self.searched], encoding)
-
     def compared_folds(self, settings: SearchSettings, *, has_training_triples: bool) -> list[ComparedFold]:
         """Folds of the people searched on."""
         y, group = self.labels[self.searched], self.groups.codes[self.searched]
@@ -138,28 +141,22 @@ class SearchPeople:
     def _compared(
         self, parts: list[tuple[Ints, Ints]], settings: SearchSettings, has_training_triples: bool
     ) -> list[ComparedFold]:
-        encoder = self.encoder(settings.encoding)
+        encoder = TableEncoder.fit(self.table.iloc[self.searched], settings.encoding)
         x, F = encoder.transform(self.table), encoder.as_matched(self.table[list(self.financial_features)])
-        found: dict[str, Any] = {"max_distance": settings.max_distance, "random_state": settings.random_state}
-        folds = []
+        how: dict[str, Any] = {"max_distance": settings.max_distance, "random_state": settings.random_state}
+        codes, folds = self.groups.codes, []
         for train, test in parts:
-            fold = match_fold(
-                x, F, self.labels, self.groups.codes, train, test, encoder.join_matrix, settings.max_distance
-            )
+            fold = match_fold(x, F, self.labels, codes, train, test, encoder.join_matrix, settings.max_distance)
             space = MatchingSpace.fit(F.iloc[train], missing="indicator")
-            points_train, points_test = (space.transform(F.iloc[rows]) for rows in (train, test))
-            pool = (points_train, fold.y_train, fold.group_train)
-            triples = training_triples(*pool, fold.n_groups, **found) if has_training_triples else None
-            pairs = placebo_pairs(points_test, fold.y_test, fold.group_test, pool, **found)
+            points = [space.transform(F.iloc[rows]) for rows in (train, test)]
+            pool = (points[0], fold.y_train, fold.group_train)
+            triples = training_triples(*pool, fold.n_groups, **how) if has_training_triples else None
+            pairs = placebo_pairs(points[1], fold.y_test, fold.group_test, pool, **how)
             if len(test) > settings.n_compared:  # compare a random part of them
                 rng = np.random.default_rng(settings.random_state)
                 is_compared = np.zeros(len(test), dtype=bool)
                 is_compared[rng.choice(len(test), size=settings.n_compared, replace=False)] = True
                 fold = replace(fold, match_test=np.where(is_compared[:, None], fold.match_test, -1))
                 pairs = pairs.where(is_compared[pairs.person])
-            folds.append(
-                ComparedFold(
-                    **vars(fold), triples=triples, test_pairs=pairs, points_train=points_train, points_test=points_test
-                )
-            )
+            folds.append(ComparedFold(*vars(fold).values(), self, settings, encoder, triples, pairs, *points))
         return folds

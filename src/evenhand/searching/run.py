@@ -13,7 +13,6 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
@@ -23,7 +22,6 @@ import torch
 
 from evenhand.arrays import Floats, Ints
 from evenhand.exceptions import DataFileError, InvalidInputError
-from evenhand.inputs.encoding import TableEncoder
 from evenhand.inputs.identity import fingerprint_plain
 from evenhand.inputs.validation import moved_keywords
 from evenhand.metrics.names import SEARCHED, metric_of
@@ -224,10 +222,6 @@ class Evaluator:
                     lambda one: kept(one, self.score_estimator), others, self.settings.n_jobs or n_cores()
                 )
 
-    @cached_property
-    def _encoder(self) -> TableEncoder:
-        return self.people.encoder(self.settings.encoding)
-
     @property
     def places(self) -> list[tuple[int, int]]:
         """Every fold with every seed."""
@@ -297,7 +291,7 @@ class Evaluator:
                 for c, seed in judged
             ]
             stack = torch.stack(rows).to(self.device)
-            metrics = score_stack(stack, layout, self._encoder, self.people, fold, self.settings)
+            metrics = score_stack(stack, layout, fold)
             for (candidate, seed), of_one in zip(judged, metrics, strict=True):
                 yield Scored(candidate.key, number, seed, of_one)
 
@@ -317,8 +311,7 @@ class Evaluator:
                 for seed in range(self.settings.seeds):
                     random_state = self.settings.random_state + candidate.seed + seed
                     model = ESTIMATORS[candidate.family].fit(candidate.parameters, training, random_state)
-                    metrics = score_model(model, self.people, fold, self.settings)
-                    scored.append(Scored(candidate.key, number, seed, metrics))
+                    scored.append(Scored(candidate.key, number, seed, score_model(model, fold)))
         return scored
 
     def fit(self, candidate: Candidate) -> Any:

@@ -25,12 +25,10 @@ from evenhand.metrics.score_gap import FinanceControls, LeafPeople, gap_coeffici
 from evenhand.models.dispatch import as_audited_model
 from evenhand.models.explaining import Explainer, HalvedExplainer
 from evenhand.models.gradient import DifferentiableModel
-from evenhand.models.protocol import AuditedModel, EncodesTables
+from evenhand.models.protocol import AuditedModel
 from evenhand.models.scoring import joined, mean_over_leaves, score_pairs, score_triples
 from evenhand.searching.families import spelled_as
-from evenhand.searching.options import Payoff, SearchSettings
-from evenhand.searching.people import ComparedFold, SearchPeople
-from evenhand.training.folds import Fold
+from evenhand.searching.people import ComparedFold
 from evenhand.training.network import Layout
 
 Metrics: TypeAlias = Mapping[str, Floats]
@@ -137,37 +135,26 @@ def _largest(values: Sequence[Floats], means: Sequence[Floats]) -> Floats:
     return np.asarray(np.stack(values)[which, np.arange(sizes.shape[1])])
 
 
-def score_model(model: Any, people: SearchPeople, fold: ComparedFold, settings: SearchSettings) -> dict[str, float]:
+def score_model(model: Any, fold: ComparedFold) -> dict[str, float]:
     """Metrics of a fitted model, anything that `evenhand.audit` takes, on a fold's test people."""
-    return unweighted(score_weighted(model, people, fold, settings, np.ones((1, len(fold.test)))))
+    return unweighted(score_weighted(model, fold, np.ones((1, len(fold.test)))))
 
 
-def score_weighted(
-    model: Any, people: SearchPeople, fold: ComparedFold, settings: SearchSettings, weights: Floats
-) -> dict[str, Floats]:
+def score_weighted(model: Any, fold: ComparedFold, weights: Floats) -> dict[str, Floats]:
     """The same under several weightings of the test people, (n_weightings, n_test); each of shape (n_weightings,)."""
-    train, test = (people.table.iloc[rows].reset_index(drop=True) for rows in (fold.train, fold.test))
+    train, test = (fold.people.table.iloc[rows].reset_index(drop=True) for rows in (fold.train, fold.test))
     audited = as_audited_model(model, output="log-odds", table=train)  # one unit for every candidate
-    return _scored(audited, audited.encode(train), audited.encode(test), people, fold, settings, weights)[0]
+    return _scored(audited, audited.encode(train), audited.encode(test), fold, weights)[0]
 
 
-def score_stack(
-    parameters: Tensor,
-    layout: Layout,
-    encoder: EncodesTables,
-    people: SearchPeople,
-    fold: ComparedFold,
-    settings: SearchSettings,
-) -> list[dict[str, float]]:
+def score_stack(parameters: Tensor, layout: Layout, fold: ComparedFold) -> list[dict[str, float]]:
     """Metrics of networks on one fold's test people, one for each row of `parameters`, (K, P), where they are scored.
 
     Parameters
     ----------
     parameters, layout
         The networks, on the device that scores them.
-    encoder
-        The encoding of the fold's people.
-    people, fold, settings
+    fold
         As in `score_model`.
     """
     device = parameters.device
@@ -176,8 +163,8 @@ def score_stack(
     size = max(1, _CHUNK_VALUES[device.type] // (n_rows * x_test.shape[1]))
     rows: list[dict[str, float]] = []
     for part in parameters.split(size):
-        stack = DifferentiableModel(layout.networks(part), "networks", encoder)
-        rows += map(unweighted, _scored(stack, x_train, x_test, people, fold, settings, np.ones((1, len(fold.test)))))
+        stack = DifferentiableModel(layout.networks(part), "networks", fold.encoder)
+        rows += map(unweighted, _scored(stack, x_train, x_test, fold, np.ones((1, len(fold.test)))))
     return rows
 
 
@@ -187,42 +174,28 @@ def unweighted(metrics: Mapping[str, Floats]) -> dict[str, float]:
 
 
 def _scored(
-    model: AuditedModel,
-    x_train: Array,
-    x_test: Array,
-    people: SearchPeople,
-    fold: ComparedFold,
-    settings: SearchSettings,
-    weights: Floats,
+    model: AuditedModel, x_train: Array, x_test: Array, fold: ComparedFold, weights: Floats
 ) -> list[dict[str, Floats]]:
     """Metrics of each model of a stack, or of the only one, under each weighting of the test people."""
-    logit, metrics = _procedure(model, x_train, x_test, people, fold, settings, weights)
-    train, test = (people.table.iloc[rows] for rows in (fold.train, fold.test))
-    for column in settings.effects:
+    logit, metrics = _procedure(model, x_train, x_test, fold, weights)
+    train, test = (fold.people.table.iloc[rows] for rows in (fold.train, fold.test))
+    for column in fold.settings.effects:
         metrics |= column_effects(model, train, test, column, weights)
     by_model = {name: as_numpy(values).reshape(-1, len(weights)) for name, values in metrics.items()}
     rows = []
     for k, score in enumerate(as_numpy(model.probability(logit)).reshape(-1, len(x_test))):
-        decision = (score >= settings.decision_threshold).astype(np.int64)
-        outcomes = [
-            fold_outcome(fold, score, decision, names=people.groups.names, weight=weight, payoff=settings.payoff)
-            for weight in weights
-        ]
+        decision = (score >= fold.settings.decision_threshold).astype(np.int64)
+        outcomes = [fold_outcome(fold, score, decision, weight) for weight in weights]
         row = {name: np.array([outcome[name] for outcome in outcomes]) for name in outcomes[0]}
         rows.append(row | {name: values[k] for name, values in by_model.items()})
     return rows
 
 
 def _procedure(
-    model: AuditedModel,
-    x_train: Array,
-    x_test: Array,
-    people: SearchPeople,
-    fold: ComparedFold,
-    settings: SearchSettings,
-    weights: Floats,
+    model: AuditedModel, x_train: Array, x_test: Array, fold: ComparedFold, weights: Floats
 ) -> tuple[Array, dict[str, Array]]:
     """Logits, and metrics of scores and procedure, of shape (K, n_weightings), or (n_weightings,); gaps are signed."""
+    people, settings = fold.people, fold.settings
     explainer = Explainer.of(model, x_train, fold.y_train, fold.group_train, settings.n_steps)
     own = explainer.explain(x_test, fold.cells_test)
     xp, cells, threshold = namespace(x_test), fold.cells_test, settings.consistency_threshold
@@ -330,33 +303,14 @@ def adjusted_mean(values: Array, weights: Array, *controls: Array) -> Array:
     return (xp.linalg.pinv(design, hermitian=True) @ product)[..., 0, 0]
 
 
-def fold_outcome(
-    fold: Fold,
-    score: NDArray[np.floating],
-    decision: Ints,
-    *,
-    names: Sequence[str],
-    weight: Floats,
-    payoff: Payoff | None = None,
-) -> dict[str, float]:
-    """Metrics of utility and outcome on a fold's test people.
+def fold_outcome(fold: ComparedFold, score: NDArray[np.floating], decision: Ints, weight: Floats) -> dict[str, float]:
+    """Metrics of utility and outcome on a fold's test people, from the score, decision and weight of each.
 
-    Parameters
-    ----------
-    fold
-        The fold.
-    score, decision
-        Of each test person.
-    names
-        Names of the groups.
-    weight
-        The weight of each person.
-    payoff
-        What decisions are worth; without it there is no profit.
+    There is no profit unless the settings say what decisions are worth.
     """
-    y = fold.y_test
+    y, names, payoff = fold.y_test, fold.people.groups.names, fold.settings.payoff
     rows = RowWeights(np.ones(len(y), dtype=np.int64), weight, weight**2)
-    outcomes = group_outcomes(y, decision, score, fold.group_test, tuple(names), rows)
+    outcomes = group_outcomes(y, decision, score, fold.group_test, names, rows)
     metrics = outcome_metrics(y, decision, score, outcomes, rows)
     rates = [outcome.positive_rate for outcome in outcomes]
     return {
@@ -407,5 +361,4 @@ def _scores(model: AuditedModel, people: pd.DataFrame) -> Floats:
     x = model.encode(people)
     # Score a stack the way it is explained: `margin` takes one model.
     is_network = isinstance(model, DifferentiableModel)
-    found: Floats = as_numpy(double(model.attribute(x, x, 1, "midpoint").logit if is_network else model.margin(x)))
-    return found
+    return as_numpy(double(model.attribute(x, x, 1, "midpoint").logit if is_network else model.margin(x)))
