@@ -327,11 +327,10 @@ class Family(ABC):
     words: ClassVar[str]
     parameters: ClassVar[dict[str, Parameter]]
     """Parameters that are searched."""
-
-    @property
-    @abstractmethod
-    def plain(self) -> Parameters:
-        """Parameters that make a candidate more than plain training, at the values at which it is plain."""
+    plain: ClassVar[Parameters]
+    """Parameters that make a candidate more than plain training, at the values at which it is plain."""
+    more: ClassVar[dict[str, Sequence[Any]]] = {}
+    """Values to try of parameters in `plain`, if no space is given."""
 
     @property
     def unused(self) -> Parameters:
@@ -347,7 +346,7 @@ class Family(ABC):
     @property
     def space(self) -> dict[str, Sequence[Any]]:
         """Values to try if no space is given."""
-        return {name: p.values for name, p in self.parameters.items() if p.values}
+        return {**{name: p.values for name, p in self.parameters.items() if p.values}, **self.more}
 
     def further(self) -> frozenset[str]:
         """Parameters that a space may name besides the defaults."""
@@ -390,27 +389,18 @@ class EstimatorFamily(Family):
     """Classifiers of a library that learn from a table; they never need the group to decide.
 
     A candidate has the parameters of the library's class, under the library's names, and four that the search adds:
-    ``drop`` (columns to leave out), ``monotone`` (columns with 1 or -1, if the class supports that), ``repair`` (a
-    change of the training people, see `repaired`) and ``seed``.
+    ``drop`` (columns to leave out), ``monotone`` (columns with 1 or -1, for boosted trees), ``repair`` (a change of the
+    training people, see `repaired`) and ``seed``.
     """
 
     home: ClassVar[tuple[str, str]]
     """Module and name of the library's class."""
-    takes_monotone: ClassVar[bool] = False
     is_native: ClassVar[bool] = False
     """Whether it is saved in the library's native format, which names only the columns that are kept."""
     fixed: ClassVar[frozenset[str]] = frozenset({"random_state", "n_jobs", "verbose"})
     """Parameters of the class that the search sets itself."""
-
-    @property
-    def plain(self) -> Parameters:
-        """Every column, no directions and no repair."""
-        return {"drop": (), **({"monotone": ()} if self.takes_monotone else {}), "repair": "none"}
-
-    @property
-    def space(self) -> dict[str, Sequence[Any]]:
-        """Values to try if no space is given."""
-        return {**super().space, "repair": QUICK_REPAIRS}
+    plain: ClassVar[Parameters] = {"drop": (), "monotone": (), "repair": "none"}
+    more: ClassVar = {"repair": QUICK_REPAIRS}
 
     @abstractmethod
     def read(self, model: Any, text: str = "") -> Reading | None:
@@ -481,7 +471,7 @@ def _class_options(parameters: Parameters) -> dict[str, Any]:
     return {name: value for name, value in parameters.items() if name not in _OF_SEARCH}
 
 
-def kept_columns(parameters: Parameters, columns: Sequence[str]) -> list[str]:
+def kept_columns(parameters: Parameters, columns: Iterable[Any]) -> list[str]:
     """The columns of a table that are left after a candidate drops its own.
 
     Raises
@@ -494,9 +484,9 @@ def kept_columns(parameters: Parameters, columns: Sequence[str]) -> list[str]:
     >>> kept_columns({"drop": ["age"]}, ["income", "age"])
     ['income']
     """
-    given = parameters["drop"]
-    dropped = check_columns(given, columns, "`drop`") if len(given) else []
-    kept = [column for column in columns if column not in dropped]
+    given, names = parameters["drop"], [str(column) for column in columns]
+    dropped = check_columns(given, names, "`drop`") if len(given) else []
+    kept = [name for name in names if name not in dropped]
     if not kept:
         raise InvalidInputError("`drop` leaves no column to train on.")
     return kept
@@ -569,7 +559,6 @@ class HistTrees(EstimatorFamily):
     name = "trees"
     words = "gradient-boosted trees of scikit-learn"
     home = ("sklearn.ensemble", "HistGradientBoostingClassifier")
-    takes_monotone = True
     fixed = EstimatorFamily.fixed | {"monotonic_cst", "categorical_features", "warm_start", "scoring", "loss"}
     parameters: ClassVar = {
         "learning_rate": Parameter(0.1, (0.03, 0.1), _half),
@@ -595,8 +584,7 @@ class HistTrees(EstimatorFamily):
 
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
         """A Pipeline that codes categories and then fits trees."""
-        columns = [str(column) for column in training.X.columns]
-        numbers, words = _numbers_and_words(training.X[kept_columns(parameters, columns)])
+        numbers, words = _numbers_and_words(training.X[kept_columns(parameters, training.X.columns)])
         codes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-1)
         encode = ColumnTransformer([("numbers", "passthrough", numbers), ("words", codes, words)])
         signs = monotone_signs(parameters, training.X[[*numbers, *words]])
@@ -615,6 +603,7 @@ class LogisticModels(EstimatorFamily):
     words = "logistic regressions of scikit-learn"
     home = ("sklearn.linear_model", "LogisticRegression")
     fixed = EstimatorFamily.fixed | {"warm_start", "multi_class"}
+    plain: ClassVar = {"drop": (), "repair": "none"}
     parameters: ClassVar = {
         "C": Parameter(1.0, (0.001, 0.01, 0.1, 1.0, 10.0), lambda c: [c, *(c * x for x in (0.001, 0.01, 0.1, 10.0))])
     }
@@ -644,8 +633,7 @@ class LogisticModels(EstimatorFamily):
 
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
         """A Pipeline that prepares numbers, one-hot encodes categories, and fits the regression."""
-        columns = [str(column) for column in training.X.columns]
-        numbers, words = _numbers_and_words(training.X[kept_columns(parameters, columns)])
+        numbers, words = _numbers_and_words(training.X[kept_columns(parameters, training.X.columns)])
         one_hot = OneHotEncoder(handle_unknown="ignore", sparse_output=False)
         encode = ColumnTransformer([("numbers", self.numbers_step(parameters), numbers), ("words", one_hot, words)])
         options = {name: value for name, value in _class_options(parameters).items() if name != "n_bins"}
@@ -694,14 +682,13 @@ def _bins_in(model: Any) -> list[Any]:
 class _NativeFamily(EstimatorFamily):
     """Boosted trees on the table's columns, so the library's file needs no companion."""
 
-    takes_monotone = True
     is_native = True
     always: ClassVar[Parameters]
     """Options of every model."""
 
     def fit(self, parameters: Parameters, training: Training, random_state: int) -> Any:
         """A classifier of the library on the columns that are kept."""
-        X = with_categories(training.X[kept_columns(parameters, [str(column) for column in training.X.columns])])
+        X = with_categories(training.X[kept_columns(parameters, training.X.columns)])
         options, signs = {**_class_options(parameters), **self.always}, monotone_signs(parameters, X)
         if any(signs):
             options["monotone_constraints"] = tuple(signs)

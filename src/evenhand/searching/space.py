@@ -138,7 +138,7 @@ def read_start(given: Any, people: SearchPeople) -> Start:
             parameters["scale_pos_weight"] = 1 / parameters["scale_pos_weight"]
         notes += ("Your model scores the unfavorable outcome; candidates score the favorable one.",)
     parameters |= {"drop": tuple(name for name in columns if name not in seen)}
-    parameters |= {"monotone": signs} if family.takes_monotone else {}
+    parameters |= {"monotone": signs} if "monotone" in family.plain else {}
     plain = unwrapped(model)
     steps = [type(step).__name__ for _, step in flat_steps(plain)][:-1] if is_kind(plain, "Pipeline") else []
     warnings = (
