@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -86,13 +86,14 @@ class NetworkSettings:
     random_state: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class NetworkMethod:
     """A method whose decisions come from one network: favorable from probability 0.5 on.
 
     Parameters
     ----------
     settings
-        Network and training; None for the paper's.
+        Network and training; by default the paper's.
 
     Attributes
     ----------
@@ -104,12 +105,10 @@ class NetworkMethod:
         Groups seen at fit, in the order of their codes.
     """
 
-    encoder_: TableEncoder
-    network_: nn.Sequential
-    group_names_: tuple[str, ...]
-
-    def __init__(self, settings: NetworkSettings | None = None) -> None:
-        self.settings = NetworkSettings() if settings is None else settings
+    settings: NetworkSettings = NetworkSettings()
+    encoder_: TableEncoder = field(init=False)
+    network_: nn.Sequential = field(init=False)
+    group_names_: tuple[str, ...] = field(init=False)
 
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any) -> Self:
         """Learn the encoding and the network from people, labels 0 or 1, and one column of groups."""
@@ -266,6 +265,7 @@ def drawn_decisions(probability: Floats, random_state: int) -> Ints:
     return (np.random.default_rng(random_state).random(len(probability)) < probability).astype(np.int64)
 
 
+@dataclass(eq=False, repr=False)
 class FairSHAP(NetworkMethod):
     """The plain network on rows that `evenhand.training.repairs.repaired` has repaired.
 
@@ -274,7 +274,7 @@ class FairSHAP(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training, also of the network whose score is explained; None for the paper's.
+        Network and training, also of the network whose score is explained; by default the paper's.
     financial_features
         Columns on which people are matched, and which do not change; None to match on all and let all change.
     max_auc_loss
@@ -286,16 +286,9 @@ class FairSHAP(NetworkMethod):
         The encoded training rows after the repair, and the effect of each number of replaced values on folds.
     """
 
-    repaired_: Repaired
-
-    def __init__(
-        self,
-        settings: NetworkSettings | None = None,
-        financial_features: Sequence[str] | None = None,
-        max_auc_loss: float = 0.01,
-    ) -> None:
-        super().__init__(settings)
-        self.financial_features, self.max_auc_loss = financial_features, max_auc_loss
+    financial_features: Sequence[str] | None = None
+    max_auc_loss: float = 0.01
+    repaired_: Repaired = field(init=False)
 
     def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
         def fit(rows: NDArray[np.floating], labels: Ints) -> AuditedModel:
@@ -378,6 +371,7 @@ class QuantileRepair:
         return repaired
 
 
+@dataclass(eq=False, repr=False)
 class DisparateImpactRemover(NetworkMethod):
     """The plain network on repaired numbers; categories are unchanged.
 
@@ -387,7 +381,7 @@ class DisparateImpactRemover(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training; None for the paper's.
+        Network and training; by default the paper's.
     repair_level
         0 changes nothing, 1 makes the groups' distributions of every number alike.
 
@@ -397,11 +391,8 @@ class DisparateImpactRemover(NetworkMethod):
         By column, its `QuantileRepair`.
     """
 
-    repairs_: dict[str, QuantileRepair]
-
-    def __init__(self, settings: NetworkSettings | None = None, repair_level: float = 1.0) -> None:
-        super().__init__(settings)
-        self.repair_level = repair_level
+    repair_level: float = 1.0
+    repairs_: dict[str, QuantileRepair] = field(init=False)
 
     def audited_table(self, X: Any, sensitive_features: Any = None) -> pd.DataFrame:
         """The repaired table."""
@@ -467,6 +458,7 @@ class _GivenScore(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return two_columns(np.asarray(X, dtype=np.float64)[:, 0])
 
 
+@dataclass(eq=False, repr=False)
 class AgarwalReduction(NetworkMethod):
     """fairlearn's `ExponentiatedGradient` (Agarwal et al., 2018) with equalized odds, over weighted networks.
 
@@ -476,7 +468,7 @@ class AgarwalReduction(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training of every predictor; None for the paper's.
+        Network and training of every predictor; by default the paper's.
     tolerance
         Allowed difference of a group's rate from the overall one.
     max_iterations
@@ -491,15 +483,11 @@ class AgarwalReduction(NetworkMethod):
         Number of networks trained.
     """
 
-    network_: AverageLogit  # type: ignore[assignment]
-    weights_: Floats
-    n_networks_: int
-
-    def __init__(
-        self, settings: NetworkSettings | None = None, tolerance: float = 0.01, max_iterations: int = 15
-    ) -> None:
-        super().__init__(settings)
-        self.tolerance, self.max_iterations = tolerance, max_iterations
+    tolerance: float = 0.01
+    max_iterations: int = 15
+    network_: AverageLogit = field(init=False)  # type: ignore[assignment]
+    weights_: Floats = field(init=False)
+    n_networks_: int = field(init=False)
 
     def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
         reductions = optional_module("fairlearn.reductions", "This method", "fairlearn", "methods")
@@ -613,6 +601,7 @@ def _network_of(predictor: Any, n_inputs: int, n_rows: int, settings: NetworkSet
     return network
 
 
+@dataclass(eq=False, repr=False)
 class LagrangianConstraints(NetworkMethod):
     """Cross-entropy under equal true and false positive rates, as a game between network and multipliers.
 
@@ -624,7 +613,7 @@ class LagrangianConstraints(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training; None for the paper's.
+        Network and training; by default the paper's.
     dual_learning_rate
         Step of the multipliers, which start at 0 and climb by gradient ascent.
 
@@ -634,13 +623,10 @@ class LagrangianConstraints(NetworkMethod):
         The last multipliers: true positive rates of groups 1, 2, ..., then false positive rates.
     """
 
-    multipliers_: NDArray[np.float64]
+    dual_learning_rate: float = 0.02
+    multipliers_: Floats = field(init=False)
 
-    def __init__(self, settings: NetworkSettings | None = None, dual_learning_rate: float = 0.02) -> None:
-        super().__init__(settings)
-        self.dual_learning_rate = dual_learning_rate
-
-    def _learn(self, x: NDArray[np.float32], y: NDArray[np.int64], group: NDArray[np.int64]) -> None:
+    def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
         cooper = optional_module("cooper", "This method", "cooper-optim", "methods")
         n_groups, device = len(self.group_names_), self.settings.device
         network = new_network(x.shape[1], self.settings)
@@ -709,6 +695,7 @@ def _game(cooper: Any, network: nn.Module, constraint: Any, n_groups: int) -> An
     return Game()
 
 
+@dataclass(eq=False, repr=False)
 class AdversarialDebiasing(NetworkMethod):
     r"""A network trained against an adversary that predicts the group from score and label (Zhang et al., 2018).
 
@@ -721,7 +708,7 @@ class AdversarialDebiasing(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training; None for the paper's.
+        Network and training; by default the paper's.
     strength
         Alpha in the first epoch. The default was chosen on simulated people with a known gap: ten times as much
         overshoots equal odds and swings back.
@@ -729,13 +716,10 @@ class AdversarialDebiasing(NetworkMethod):
         Learning rate of the adversary's Adam; larger than the network's, because the adversary must keep up.
     """
 
-    def __init__(
-        self, settings: NetworkSettings | None = None, strength: float = 0.1, adversary_learning_rate: float = 1e-2
-    ) -> None:
-        super().__init__(settings)
-        self.strength, self.adversary_learning_rate = strength, adversary_learning_rate
+    strength: float = 0.1
+    adversary_learning_rate: float = 1e-2
 
-    def _learn(self, x: NDArray[np.float32], y: NDArray[np.int64], group: NDArray[np.int64]) -> None:
+    def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
         device = self.settings.device
         network = new_network(x.shape[1], self.settings)
         parameters = list(network.parameters())
@@ -805,7 +789,7 @@ class CEC(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training; None for the paper's.
+        Network and training; by default the paper's.
     financial_features
         Columns on which people are matched; None for all.
     cec_weight, equalized_odds_weight
@@ -816,7 +800,7 @@ class CEC(NetworkMethod):
 
     def __init__(
         self,
-        settings: NetworkSettings | None = None,
+        settings: NetworkSettings = NetworkSettings(),
         financial_features: Sequence[str] | None = None,
         *,
         cec_weight: float = 1.0,

@@ -6,7 +6,7 @@ import hashlib
 import os
 from collections.abc import Sequence
 from copy import deepcopy
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Self
 
@@ -45,6 +45,7 @@ from evenhand.training.settings import (
 _CONSTANT_SHARE = 0.01
 
 
+@dataclass(kw_only=True, repr=False, eq=False)
 class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     r"""A ReLU network trained with cross-entropy, equalized odds and explanation consistency (Algorithm 2).
 
@@ -127,54 +128,28 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     (400, 2)
     """
 
-    def __init__(
-        self,
-        *,
-        financial_features: Sequence[str] | Sequence[int] | None = None,
-        cec_weight: float = 2.0,
-        equalized_odds_weight: float = 0.0,
-        objective: Procedure = "reasoning_gap",
-        n_steps: int = 1,
-        method: TrainingMethod = "segments",
-        cec_every: int = 1,
-        hidden: Sequence[int] = (128, 64),
-        dropout: float = 0.2,
-        epochs: int = 30,
-        learning_rate: float = 3e-4,
-        batch_size: int = 64,
-        encoding: Encoding = "onehot",
-        max_distance: float | None = None,
-        validation_fraction: float = 0.0,
-        patience: int | None = None,
-        monitor: Monitor = "objective",
-        checkpoint: str | os.PathLike[str] | None = None,
-        device: str = "auto",
-        random_state: int | np.random.RandomState | None = 0,
-        progress: bool = False,
-        least_explained: float = 0.1,
-    ) -> None:
-        self.financial_features = financial_features
-        self.cec_weight = cec_weight
-        self.equalized_odds_weight = equalized_odds_weight
-        self.objective = objective
-        self.n_steps = n_steps
-        self.method = method
-        self.cec_every = cec_every
-        self.hidden = hidden
-        self.dropout = dropout
-        self.epochs = epochs
-        self.learning_rate = learning_rate
-        self.batch_size = batch_size
-        self.encoding = encoding
-        self.max_distance = max_distance
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.monitor = monitor
-        self.checkpoint = checkpoint
-        self.device = device
-        self.random_state = random_state
-        self.progress = progress
-        self.least_explained = least_explained
+    financial_features: Sequence[str] | Sequence[int] | None = None
+    cec_weight: float = 2.0
+    equalized_odds_weight: float = 0.0
+    objective: Procedure = "reasoning_gap"
+    n_steps: int = 1
+    method: TrainingMethod = "segments"
+    cec_every: int = 1
+    hidden: Sequence[int] = (128, 64)
+    dropout: float = 0.2
+    epochs: int = 30
+    learning_rate: float = 3e-4
+    batch_size: int = 64
+    encoding: Encoding = "onehot"
+    max_distance: float | None = None
+    validation_fraction: float = 0.0
+    patience: int | None = None
+    monitor: Monitor = "objective"
+    checkpoint: str | os.PathLike[str] | None = None
+    device: str = "auto"
+    random_state: int | np.random.RandomState | None = 0
+    progress: bool = False
+    least_explained: float = 0.1
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
