@@ -7,12 +7,13 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit
 from sklearn.base import BaseEstimator, ClassifierMixin
 from torch import Tensor, nn
 from torch.nn import functional
@@ -105,6 +106,8 @@ class NetworkMethod:
         Groups seen at fit, in the order of their codes.
     """
 
+    is_random: ClassVar[bool] = False
+    """Whether decisions are drawn with the probabilities that `predict_proba` returns."""
     settings: NetworkSettings = NetworkSettings()
     encoder_: TableEncoder = field(init=False)
     network_: nn.Sequential = field(init=False)
@@ -122,12 +125,16 @@ class NetworkMethod:
         return self
 
     def predict(self, X: Any, sensitive_features: Any = None) -> Ints:
-        """Decisions 0 or 1, of shape (n,)."""
-        return (self.predict_proba(X, sensitive_features)[:, 1] >= 0.5).astype(np.int64)
+        """Decisions 0 or 1, of shape (n,); of a randomized rule, drawn row by row with the method's seed."""
+        probability = self.predict_proba(X, sensitive_features)[:, 1]
+        random = np.random.default_rng(self.settings.random_state)
+        return (random.random(len(probability)) < probability if self.is_random else probability >= 0.5).astype(
+            np.int64
+        )
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Floats:
         """Probabilities of the labels 0 and 1, of shape (n, 2)."""
-        return two_columns(sigmoid(self._logits(X, sensitive_features)))
+        return two_columns(expit(self._logits(X, sensitive_features)))
 
     def audited_model(self) -> AuditedModel:
         """The network's logit over the encoded table."""
@@ -220,12 +227,13 @@ def new_network(n_inputs: int, settings: NetworkSettings) -> nn.Sequential:
     return stack.member(0).train().to(settings.device)
 
 
-def batches(n: int, settings: NetworkSettings) -> Iterator[tuple[int, Tensor]]:
-    """Epoch, from 0, and rows of each batch of the whole training, in a new random order each epoch."""
+def batches(settings: NetworkSettings, *people: NDArray[Any]) -> Iterator[tuple[int, list[Tensor]]]:
+    """Epoch, from 0, and people of each batch of the whole training, in a new random order each epoch."""
     rng = np.random.default_rng(settings.random_state)
+    tensors = [torch.from_numpy(values).to(settings.device) for values in people]
     for epoch in range(settings.epochs):
-        for rows in torch.from_numpy(rng.permutation(n)).split(settings.batch_size):
-            yield epoch, rows
+        for rows in torch.from_numpy(rng.permutation(len(tensors[0]))).to(settings.device).split(settings.batch_size):
+            yield epoch, [values[rows] for values in tensors]
 
 
 @contextmanager
@@ -244,25 +252,9 @@ def logits_of(network: nn.Module, x: NDArray[np.float32]) -> Floats:
     return logits
 
 
-def sigmoid(logits: Floats) -> Floats:
-    """Probabilities without overflow at either end."""
-    return 0.5 * (1 + np.tanh(0.5 * logits))
-
-
 def two_columns(positive: Floats) -> Floats:
     """Probabilities of 0 and 1 from those of 1."""
     return np.column_stack([1 - positive, positive])
-
-
-def drawn_decisions(probability: Floats, random_state: int) -> Ints:
-    """A decision per row, favorable with the given probability.
-
-    Examples
-    --------
-    >>> drawn_decisions(np.array([0.0, 1.0, 0.0]), random_state=0)
-    array([0, 1, 0])
-    """
-    return (np.random.default_rng(random_state).random(len(probability)) < probability).astype(np.int64)
 
 
 @dataclass(eq=False, repr=False)
@@ -420,12 +412,13 @@ class HardtPostProcessing(NetworkMethod):
     Predicting needs groups.
     """
 
+    is_random = True
     rule_: Any
 
     def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
         postprocessing = optional_module("fairlearn.postprocessing", "This method", "fairlearn", "methods")
         self.network_ = train_network(x, y, self.settings)
-        score = sigmoid(logits_of(self.network_, x))
+        score = expit(logits_of(self.network_, x))
         rule = postprocessing.ThresholdOptimizer(
             estimator=_GivenScore().fit(),
             constraints="equalized_odds",
@@ -437,14 +430,10 @@ class HardtPostProcessing(NetworkMethod):
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Floats:
         """Expected decisions, of shape (n, 2)."""
-        score = sigmoid(self._logits(X, sensitive_features))
+        score = expit(self._logits(X, sensitive_features))
         group = self._group_codes(sensitive_features, X, len(score))
         expected: Floats = self.rule_._pmf_predict(score[:, None], sensitive_features=group)
         return two_columns(expected[:, 1])
-
-    def predict(self, X: Any, sensitive_features: Any = None) -> Ints:
-        """Decisions 0 or 1, of shape (n,), drawn with the method's seed."""
-        return drawn_decisions(self.predict_proba(X, sensitive_features)[:, 1], self.settings.random_state)
 
 
 class _GivenScore(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -483,6 +472,7 @@ class AgarwalReduction(NetworkMethod):
         Number of networks trained.
     """
 
+    is_random = True
     tolerance: float = 0.01
     max_iterations: int = 15
     network_: AverageLogit = field(init=False)  # type: ignore[assignment]
@@ -516,10 +506,6 @@ class AgarwalReduction(NetworkMethod):
         encoded = self.encoder_.transform(self.audited_table(X))
         decisions = np.stack([logits_of(member, encoded) >= 0 for member in self.network_.members])
         return two_columns((self.weights_ @ decisions).clip(0, 1))
-
-    def predict(self, X: Any, sensitive_features: Any = None) -> Ints:
-        """Decisions 0 or 1, of shape (n,), drawn with the method's seed."""
-        return drawn_decisions(self.predict_proba(X)[:, 1], self.settings.random_state)
 
     def audited_model(self) -> AuditedModel:
         """The weighted average of the predictors' logits."""
@@ -642,10 +628,8 @@ class LagrangianConstraints(NetworkMethod):
             primal_optimizers=torch.optim.Adam(network.parameters(), lr=self.settings.learning_rate),
             dual_optimizers=torch.optim.SGD(game.dual_parameters(), lr=self.dual_learning_rate, maximize=True),
         )
-        tensors = [torch.from_numpy(values).to(device) for values in (x, y, group)]
         with seeded(self.settings):
-            for _, rows in batches(len(y), self.settings):
-                people, labels, groups = (values[rows.to(device)] for values in tensors)
+            for _, (people, labels, groups) in batches(self.settings, x, y, group):
                 optimizer.roll(compute_cmp_state_kwargs={"x": people, "y": labels, "group": groups})
         self.multipliers_ = multiplier.weight.detach().double().cpu().numpy()
         self.network_ = network.eval().cpu()
@@ -720,16 +704,13 @@ class AdversarialDebiasing(NetworkMethod):
     adversary_learning_rate: float = 1e-2
 
     def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
-        device = self.settings.device
         network = new_network(x.shape[1], self.settings)
         parameters = list(network.parameters())
-        tensors = [torch.from_numpy(values).to(device) for values in (x, y, group)]
         with seeded(self.settings):
-            adversary = Adversary(len(self.group_names_)).to(device)
+            adversary = Adversary(len(self.group_names_)).to(self.settings.device)
             optimizer = torch.optim.Adam(parameters, lr=self.settings.learning_rate)
             opponent = torch.optim.Adam(adversary.parameters(), lr=self.adversary_learning_rate)
-            for epoch, rows in batches(len(y), self.settings):
-                people, labels, groups = (values[rows.to(device)] for values in tensors)
+            for epoch, (people, labels, groups) in batches(self.settings, x, y, group):
                 logits = network(people).squeeze(-1)
                 loss = functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
                 own = torch.autograd.grad(loss, parameters, retain_graph=True)

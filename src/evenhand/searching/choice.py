@@ -15,7 +15,7 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -206,54 +206,37 @@ class Constraint:
             Test people over training people in a fold.
         """
         base = np.zeros(values.shape[1]) if self.reference is None else references[self.reference][self.metric]
-        limits = self.limits(base)
+        limits, allowed = self.limits(base), self.allowed(base)
         distance = values - limits
         off = distance.mean(1)
         # The effect of a column on a score is a fact about a model, not an estimate.
         is_exact = values.shape[1] < 2 or self.metric.partition("[")[0] in EFFECTS
         error = np.zeros(len(values)) if is_exact else standard_error(distance, test_share)
-        _, missed = self.missed(off, off, self.allowed(base))
+        _, missed = self.missed(off, off, allowed)
         is_strict = self.comparison in ("<", ">")
         is_met = missed < -_ROUNDING if is_strict else missed <= _ROUNDING
         is_near = ~is_met & (missed < error - _ROUNDING)
-        return Judgement(
-            self, values.mean(1), float(limits.mean()), self.allowed(base), error, is_met | is_near, is_near
-        )
+        side = f"{'below' if self.comparison.startswith('>') else 'above'} the limit of"
+        side = f"more than {allowed:.4g} from" if self.comparison == "within" else side
+
+        def complaint(value: float, error: float) -> str:
+            if math.isnan(value):
+                return f"{self.metric} could not be estimated, which `{self.text}` needs"
+            noise = f", by more than a standard error of {error:.4f}" if error > 0 else ""
+            return f"{self.metric} is {value:.4f}, {side} {limits.mean():.4f}{noise} (`{self.text}`)"
+
+        complaints = [
+            "" if holds else complaint(value, noise)
+            for holds, value, noise in zip(is_met | is_near, values.mean(1), error, strict=True)
+        ]
+        return Judgement(complaints, is_near)
 
 
-@dataclass(frozen=True, eq=False)
-class Judgement:
-    """Which candidates meet a constraint.
+class Judgement(NamedTuple):
+    """What candidates have against a constraint: why each does not meet it, or "", and who does only within noise."""
 
-    Attributes
-    ----------
-    constraint
-        The constraint.
-    value, error
-        Mean of each candidate's metric, and the standard error of its distance from the limit.
-    limit, allowed
-        The limit, or the middle of what is allowed and how far from it a metric may be.
-    is_met, is_near
-        Whether each candidate meets it; whether it does only within noise.
-    """
-
-    constraint: Constraint
-    value: Floats
-    limit: float
-    allowed: float
-    error: Floats
-    is_met: NDArray[np.bool_]
+    complaints: list[str]
     is_near: NDArray[np.bool_]
-
-    def complaint(self, k: int) -> str:
-        """Why candidate `k` does not meet it, in words."""
-        asked, value = self.constraint, float(self.value[k])
-        if math.isnan(value):
-            return f"{asked.metric} could not be estimated, which `{asked.text}` needs"
-        noise = f", by more than a standard error of {self.error[k]:.4f}" if self.error[k] > 0 else ""
-        side = f"{'below' if asked.comparison.startswith('>') else 'above'} the limit of"
-        side = f"more than {self.allowed:.4g} from" if asked.comparison == "within" else side
-        return f"{asked.metric} is {value:.4f}, {side} {self.limit:.4f}{noise} (`{asked.text}`)"
 
 
 def parse_constraint(text: str) -> Constraint:
@@ -276,8 +259,8 @@ def parse_constraint(text: str) -> Constraint:
     --------
     >>> constraint = parse_constraint("auc >= best - 0.01")
     >>> best, tried = np.array([0.80, 0.82]), np.array([[0.79, 0.81], [0.76, 0.78]])
-    >>> constraint.judge(tried, {"best": {"auc": best}}, test_share=1.0).is_met.tolist()
-    [True, False]
+    >>> [bool(text) for text in constraint.judge(tried, {"best": {"auc": best}}, test_share=1.0).complaints]
+    [False, True]
     >>> parse_constraint("positive_rate within 0.05 of unconstrained").margin
     0.05
     >>> parse_constraint("income increasing").metric
@@ -300,15 +283,10 @@ def parse_constraint(text: str) -> Constraint:
     if form is not None:
         named, comparison, number, reference, operator, amount, percent = form.groups()
         metric = metric_of(named, whose).name
-        if number is not None:
-            return Constraint(whole, metric, comparison, None, 1.0, float(number))
+        by = float(number or amount or 0.0) / (100 if percent else 1) * (-1 if operator == "-" else 1)
+        factor, shift, relative = (by, 0.0, 0.0) if operator == "*" else (1.0, 0.0, by) if percent else (1.0, by, 0.0)
         against = _reference(reference, metric, text)
-        by = float(amount or 0.0) / (100 if percent else 1) * (-1 if operator == "-" else 1)
-        if operator == "*":
-            return Constraint(whole, metric, comparison, against, by, 0.0)
-        if percent:
-            return Constraint(whole, metric, comparison, against, 1.0, 0.0, relative=by)
-        return Constraint(whole, metric, comparison, against, 1.0, by)
+        return Constraint(whole, metric, comparison, against, factor, shift, relative=relative)
     if sign is not None and not set("<>=") & set(text):
         column, word, share = sign.groups()
         kind, comparison = _SIGNS[word]
@@ -427,8 +405,11 @@ class ChoiceRule:
         metrics = {name: values[:, folds] for name, values in metrics.items()}
         judged = self._judged(metrics, np.ones_like(self.is_unconstrained))
         numbers = range(len(self.is_unconstrained))
-        complaints = tuple(tuple(of.complaint(k) for of in judged if not of.is_met[k]) for k in numbers)
-        near = tuple(tuple(of.constraint.metric for of in judged if of.is_near[k]) for k in numbers)
+        complaints = tuple(tuple(of.complaints[k] for of in judged if of.complaints[k]) for k in numbers)
+        near = tuple(
+            tuple(asked.metric for asked, of in zip(self.constraints, judged, strict=True) if of.is_near[k])
+            for k in numbers
+        )
         means = metrics[self.minimize].mean(1)
         is_kept = np.array([not of_one for of_one in complaints]) & np.isfinite(means)
         accuracy = np.nan_to_num(metrics["auc"].mean(1))
@@ -447,7 +428,7 @@ class ChoiceRule:
         means = metrics[self.minimize].mean(1)
         is_kept = np.isfinite(means)
         for of in self._judged(metrics, self.is_unconstrained):
-            is_kept &= of.is_met
+            is_kept &= np.array([not complaint for complaint in of.complaints])
         return np.where(is_kept, self.goal(means), np.inf)
 
     def best(self, metrics: Metrics, name: str) -> int:

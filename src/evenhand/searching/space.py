@@ -422,14 +422,11 @@ def _drawn(values: Mapping[str, Sequence[Any]], n: int | None, rng: np.random.Ge
         )
     if n is None or n >= total:
         return [dict(zip(values, chosen, strict=True)) for chosen in product(*values.values())]
-    drawn = []
-    for number in np.sort(rng.choice(total, size=n, replace=False)).tolist():
-        combination = {}
-        for name, options in reversed(list(values.items())):
-            number, place = divmod(number, len(options))
-            combination[name] = options[place]
-        drawn.append({name: combination[name] for name in values})
-    return drawn
+    numbers = np.sort(rng.choice(total, size=n, replace=False))
+    places = np.column_stack(np.unravel_index(numbers, [len(options) for options in values.values()]))
+    return [
+        {name: options[place] for (name, options), place in zip(values.items(), own, strict=True)} for own in places
+    ]
 
 
 def _canonical(defaults: Parameters, parameters: Parameters) -> dict[str, Any]:
