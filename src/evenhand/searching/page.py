@@ -118,7 +118,7 @@ def search_page(data: Data, files: Mapping[str, str] | None = None) -> str:
 
 def workbook_tables(data: Data) -> list[Table]:
     """The sheets of the workbook."""
-    gains, stopping, people = data["cost_and_gain"], data["stopping"], data["people"]
+    people, minimized = data["people"], metric_of(data["minimize"]).words
     findings = [{"finding": text} for text in (*data["sentences"], *data["warnings"])]
     folds = [
         {"candidate": c["candidate"], "metric": metric_of(metric).words, "fold": fold, "value": value}
@@ -139,17 +139,18 @@ def workbook_tables(data: Data) -> list[Table]:
     }
     rows = [{"setting": name, "value": value} for name, value in settings.items()]
     limits = [{"limit": limit} for limit in data["limits"]]
-    return [
-        *([Table("Findings", "What to take away.", (Column("finding", "long text"),), findings)] if findings else []),
+    tables = [
+        Table("Findings", "What to take away.", (Column("finding", "long text"),), findings),
         candidate_table(data),
-        *([gain_table(gains)] if gains else []),
+        gain_table(data["cost_and_gain"]),
         *([confirmation_table(data)] if data["confirmation"] else []),
-        *([score_gap_table(data)] if data["score_gaps"] else []),
-        *([stopping_table(stopping, metric_of(data["minimize"]).words)] if stopping["bounds"] else []),
+        score_gap_table(data),
+        stopping_table(data["stopping"], minimized),
         Table("Folds", "Every metric in every fold, averaged over seeds.", of_folds, folds),
         Table("Settings", "How the search was run.", (Column("setting", "text"), Column("value", "any")), rows),
         Table("Limits", "What to know before using it.", (Column("limit", "long text"),), limits),
     ]
+    return [table for table in tables if table.records]
 
 
 def _headline(data: Data) -> str:

@@ -97,22 +97,15 @@ def oriented_gaps(
     {'score_gap': [[0.3, 0.1]], 'score_gap[age]': [[0.3, 0.1]], 'score_gap_parts': [[0.3, 0.1]]}
     """
     groups = sorted({int(name.split("|")[1]) for name in signed})
-
-    def largest(names: Sequence[str]) -> Floats:
-        return _largest([_turned(signed[name], means[name]) for name in names], [means[name] for name in names])
-
-    sizes: dict[str, Floats] = {}
-    for kind in GAPS:
-        names = [name for group in groups if (name := gap_name(kind, group)) in signed]
-        sizes |= {kind: largest(names)} if names else {}
-    for feature in features:
-        sizes[f"score_gap[{feature}]"] = largest([gap_name("score_gap", group, feature) for group in groups])
-    if features and groups:
-        parts = [[gap_name("score_gap", group, feature) for feature in features] for group in groups]
-        totals = [np.sum([_turned(signed[name], means[name]) for name in names], axis=0) for names in parts]
-        sizes["score_gap_parts"] = _largest(
-            totals, [np.sum([np.abs(means[name]) for name in names], axis=0) for names in parts]
-        )
+    kinds = [kind for kind in GAPS if gap_name(kind, groups[0]) in signed]
+    gaps = [*((kind, "") for kind in kinds), *(("score_gap", feature) for feature in features)]
+    names = [[gap_name(kind, group, feature) for kind, feature in gaps] for group in groups]
+    mean = np.stack([[means[name] for name in row] for row in names])
+    turned = np.stack([[signed[name] for name in row] for row in names]) * np.where(mean < 0, -1.0, 1.0)[..., None]
+    largest = _largest(turned, np.abs(mean))
+    sizes = {f"{kind}[{feature}]" if feature else kind: largest[k] for k, (kind, feature) in enumerate(gaps)}
+    if features:
+        sizes["score_gap_parts"] = _largest(turned[:, len(kinds) :].sum(1), np.abs(mean)[:, len(kinds) :].sum(1))
     return sizes
 
 
@@ -123,16 +116,10 @@ def with_sizes(metrics: Metrics, means: Mapping[str, Floats], features: Sequence
     return plain | (oriented_gaps(signed, means, features) if signed else {})
 
 
-def _turned(values: Floats, mean: Floats) -> Floats:
-    """Values with the sign that makes the mean of each model positive."""
-    return values * np.where(mean < 0, -1.0, 1.0)[:, None]
-
-
-def _largest(values: Sequence[Floats], means: Sequence[Floats]) -> Floats:
-    """For each model, the values of the group whose mean is largest in size."""
-    sizes = np.abs(np.stack(means))
+def _largest(values: Floats, sizes: Floats) -> Floats:
+    """The values of the group whose size, of shape (groups, ...), is largest; of shape (..., n)."""
     which = np.where(np.isfinite(sizes), sizes, -1.0).argmax(0)
-    return np.asarray(np.stack(values)[which, np.arange(sizes.shape[1])])
+    return np.asarray(np.take_along_axis(values, which[None, ..., None], 0)[0])
 
 
 def score_model(model: Any, fold: ComparedFold) -> dict[str, float]:
