@@ -13,6 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from threading import Lock
 from typing import Any, TypeAlias
@@ -85,6 +86,9 @@ class Scored:
     note: str = ""
 
 
+Scoring: TypeAlias = Callable[[Sequence[Candidate]], list[Scored]]
+
+
 def collate(
     scored: Sequence[Scored], candidates: Sequence[Candidate], settings: SearchSettings, features: Sequence[str]
 ) -> tuple[dict[str, Floats], dict[str, Floats], dict[int, str]]:
@@ -119,10 +123,11 @@ def collate(
     return metrics, gaps, {k: of_one[0] for k, of_one in notes.items()}
 
 
+@dataclass(frozen=True)
 class BlockStore:
     """A folder with one file for each finished block; without a folder, nothing is kept.
 
-    Parameters
+    Attributes
     ----------
     folder
         The folder; None to keep nothing.
@@ -133,31 +138,35 @@ class BlockStore:
     --------
     >>> import tempfile
     >>> store = BlockStore(tempfile.mkdtemp(), "run")
-    >>> store.write("first", [Scored("a", 0, 0, {"auc": 0.8})])
-    >>> store.read("first")[0].metrics
+    >>> store.kept("first", lambda: [Scored("a", 0, 0, {"auc": 0.8})])[0].metrics
     {'auc': 0.8}
-    >>> store.read("second") is None
-    True
+    >>> store.kept("first", lambda: [])[0].metrics
+    {'auc': 0.8}
     """
 
-    def __init__(self, folder: str | os.PathLike[str] | None, run: str) -> None:
-        self._folder = None if folder is None else Path(folder)
-        self._run = run
+    folder: str | os.PathLike[str] | None
+    run: str
 
-    def read(self, block: str) -> list[Scored] | None:
-        """Results of a block, or None if it is not finished.
+    def kept(self, block: str, compute: Callable[[], list[Scored]]) -> list[Scored]:
+        """Results of a block: read if it is finished, else computed and written, whole or not at all.
 
         Raises
         ------
         DataFileError
             If the file cannot be read.
         """
-        path = self._path(block)
-        if path is None or not path.is_file():
-            return None
+        if self.folder is None:
+            return compute()
+        path = Path(self.folder) / f"search-{self.run}-{block}.json"
+        identity = {"format": _FORMAT, "run": self.run, "block": block}
+        if not path.is_file():
+            results = compute()
+            rows = [json_ready(asdict(row)) for row in results]
+            write_text(path, json.dumps({**identity, "results": rows}, allow_nan=False))
+            return results
         try:
             data = json.loads(path.read_text(encoding="utf-8"))
-            if data["format"] != _FORMAT or data["run"] != self._run or data["block"] != block:
+            if {name: data[name] for name in identity} != identity:
                 raise ValueError("it contains a different block")
             results = [Scored(**row) for row in data["results"]]
             for row in results:
@@ -165,18 +174,6 @@ class BlockStore:
             return results
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataFileError(f"{path} is not a block of this search ({error}): remove the file.") from error
-
-    def write(self, block: str, results: list[Scored]) -> None:
-        """Keep a finished block, whole or not at all."""
-        path = self._path(block)
-        if path is None:
-            return
-        rows = [json_ready(asdict(row)) for row in results]
-        content = json.dumps({"format": _FORMAT, "run": self._run, "block": block, "results": rows}, allow_nan=False)
-        write_text(path, content)
-
-    def _path(self, block: str) -> Path | None:
-        return None if self._folder is None else self._folder / f"search-{self._run}-{block}.json"
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,23 +201,15 @@ class Evaluator:
     def results(self, candidates: Sequence[Candidate], store: BlockStore) -> Iterator[list[Scored]]:
         """Results of every block of candidates, in the same order whether read or computed."""
 
-        def kept(block: Sequence[Candidate], score: Callable[[Sequence[Candidate]], list[Scored]]) -> list[Scored]:
-            name = fingerprint_plain([candidate.key for candidate in block])
-            results = store.read(name)
-            if results is None:
-                results = score(block)
-                store.write(name, results)
-            return results
+        def kept(score: Scoring, block: Sequence[Candidate]) -> list[Scored]:
+            return store.kept(fingerprint_plain([candidate.key for candidate in block]), lambda: score(block))
 
         # A stack is trained on all cores or on a GPU, so these blocks run one after the other.
-        for block in self.stacks(candidates):
-            yield kept(block, self.score_networks)
+        yield from map(partial(kept, self.score_networks), self.stacks(candidates))
         others = [(candidate,) for candidate in candidates if candidate.family != "network"]
         if others:
             with held_to_one_thread():
-                yield from in_order(
-                    lambda one: kept(one, self.score_estimator), others, self.settings.n_jobs or n_cores()
-                )
+                yield from in_order(partial(kept, self.score_estimator), others, self.settings.n_jobs or n_cores())
 
     @property
     def places(self) -> list[tuple[int, int]]:
