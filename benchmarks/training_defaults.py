@@ -33,7 +33,7 @@ from evenhand.models.gradient import DifferentiableModel
 from evenhand.research.paper import PAPER
 from evenhand.searching.choice import mean_interval
 from evenhand.training import TrainingSettings, train
-from evenhand.training.folds import Fold, match_fold, stack_tables
+from evenhand.training.data import Fold, match_fold, stack_tables
 
 DATASETS = ("german", "adult", "hmda", "taiwan")
 FOLDS, SEEDS = 5, (10, 11, 12)

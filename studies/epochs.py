@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from evenhand.research.reproduction.claims import NOISE, Difference
 from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ResultStore, results_of, run_protocol
-from evenhand.research.reproduction.tables import METRIC_NAMES, PaperTable, method_name, paper_value
+from evenhand.research.reproduction.tables import METRIC_NAMES, NOISE, Difference, PaperTable, method_name, paper_value
 
 if TYPE_CHECKING:
     from evenhand.datasets import Dataset

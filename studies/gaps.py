@@ -34,7 +34,7 @@ from evenhand.research.reproduction.reproduce import DATASETS, names_among
 from evenhand.research.reproduction.tables import PaperTable, by_method, dataset_name, method_name, settings_notes
 from evenhand.searching.choice import mean_interval
 from evenhand.system.terminal import progress as shown_progress
-from evenhand.training.folds import Fold
+from evenhand.training.data import Fold
 
 if TYPE_CHECKING:
     from evenhand.datasets import Dataset

@@ -19,10 +19,19 @@ from typing import Any
 import numpy as np
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from evenhand.research.reproduction.claims import NOISE, Difference, Results, table_claims, table_differences
 from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ResultStore
 from evenhand.research.reproduction.reproduce import DATASETS, write_outputs
-from evenhand.research.reproduction.tables import dataset_name, method_name, paper_value, table_pareto
+from evenhand.research.reproduction.tables import (
+    NOISE,
+    Difference,
+    Results,
+    dataset_name,
+    method_name,
+    paper_value,
+    table_claims,
+    table_differences,
+    table_pareto,
+)
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "results" / "reproduction"

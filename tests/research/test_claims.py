@@ -11,9 +11,8 @@ import pytest
 from scipy.stats import ttest_ind_from_stats
 
 from evenhand.research.methods import method_names
-from evenhand.research.reproduction.claims import Difference, table_claims, table_differences
 from evenhand.research.reproduction.protocol import ProtocolSettings, ResultRow, ablation_weights, grid_weights
-from evenhand.research.reproduction.tables import METRIC_NAMES
+from evenhand.research.reproduction.tables import METRIC_NAMES, Difference, table_claims, table_differences
 
 SETTINGS = ProtocolSettings()
 LINES = list(

@@ -40,7 +40,7 @@ from evenhand.research.reproduction.protocol import (
 )
 from evenhand.research.reproduction.tables import METRIC_NAMES
 from evenhand.training import Trainer
-from evenhand.training.folds import stack_tables
+from evenhand.training.data import stack_tables
 
 pytestmark = pytest.mark.integration
 

@@ -20,7 +20,7 @@ from evenhand.matching import MatchingSpace
 from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
 from evenhand.searching.families import with_categories
 from evenhand.searching.options import SearchSettings
-from evenhand.training.folds import Fold, match_fold
+from evenhand.training.data import Fold, match_fold
 from evenhand.training.losses import training_triples
 
 

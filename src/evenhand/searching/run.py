@@ -49,8 +49,8 @@ from evenhand.system.terminal import progress
 from evenhand.system.threads import in_order, n_cores, on_this_core
 from evenhand.training import StackedNetwork, Trainer, TrainingData, TrainingDivergedError, TrainingSettings
 from evenhand.training.classifier import CECClassifier
+from evenhand.training.data import stack_tables
 from evenhand.training.engine.loop import device_of
-from evenhand.training.folds import stack_tables
 
 _FORMAT = "evenhand-search-block"
 

@@ -38,7 +38,7 @@ from evenhand.research.paper import PAPER
 from evenhand.system.files import json_ready
 from evenhand.system.terminal import progress as shown_progress
 from evenhand.training import Trainer
-from evenhand.training.folds import Fold, match_fold, stack_tables
+from evenhand.training.data import Fold, match_fold, stack_tables
 from evenhand.training.settings import TrainingMethod, TrainingSettings
 
 GRID_WEIGHTS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0)

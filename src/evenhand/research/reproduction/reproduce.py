@@ -25,7 +25,6 @@ from evenhand.research.reproduction.charts import (
     save_chart,
     to_svg,
 )
-from evenhand.research.reproduction.claims import table_claims, table_differences
 from evenhand.research.reproduction.protocol import (
     ProtocolSettings,
     ResultRow,
@@ -34,7 +33,14 @@ from evenhand.research.reproduction.protocol import (
     run_protocol,
     versions,
 )
-from evenhand.research.reproduction.tables import PaperTable, table_ablation, table_main, table_pareto
+from evenhand.research.reproduction.tables import (
+    PaperTable,
+    table_ablation,
+    table_claims,
+    table_differences,
+    table_main,
+    table_pareto,
+)
 from evenhand.system.files import write_text
 
 
