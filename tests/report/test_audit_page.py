@@ -11,8 +11,7 @@ from scipy import stats
 
 from evenhand.auditing.findings import findings_of, verdict
 from evenhand.auditing.sections import CHARTS, SECTIONS
-from evenhand.auditing.sections.evidence import excess_table, split_table
-from evenhand.auditing.sections.evidence import feature_table, weight_table
+from evenhand.auditing.sections.evidence import excess_table, feature_table, split_table, weight_table
 from evenhand.auditing.sections.outcome import gap_table, utility_table
 from evenhand.auditing.sections.pairs import regime_table
 from evenhand.auditing.sections.reasons import agreement_table

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, fields
+from typing import Any, Literal, get_args
 
+from evenhand.auditing.options import AuditOptions, CommandOptions, Favorable, GivenOptions
 from evenhand.exceptions import InvalidInputError
+from evenhand.inputs.read_options import DECIMALS, ColumnOptions, ReadOptions
 
 ROLES = {
     "": "input of the model",
@@ -26,75 +28,75 @@ ROLES = {
 _SEVERAL = ("group", "financial_features", "drop", "reason_codes")
 
 
+_OPTIONS = {
+    option.name: option
+    for kind in (AuditOptions, CommandOptions, GivenOptions, ColumnOptions, ReadOptions)
+    for option in fields(kind)
+}
+_KINDS = {"bool": "flag", "tuple": "names", "float": "number"}
+_CHOICES = {"favorable": ("", *get_args(Favorable)), "decimal": ("", *DECIMALS)}
+
+
 @dataclass(frozen=True)
 class Setting:
-    """A setting besides the roles of columns.
+    """An option of an audit, other than the roles of columns, as a field of the form.
 
     Attributes
     ----------
     key
         Its name in audit.toml.
     kind
-        How it is entered: names are separated by commas.
+        How it is entered: as a text, number, choice, flag, or names separated by commas.
     title, note
         Its name on the page, and what it does.
     choices
-        Values and their titles, for a choice.
+        Values, for a choice.
     """
 
     key: str
-    kind: Literal["text", "number", "names", "flag", "choice"]
+    kind: str
     title: str
-    note: str = ""
-    choices: Sequence[tuple[str, str]] = ()
+    note: str
+    choices: Sequence[str]
 
 
-DIRECTION = (
-    Setting(
-        "positive_label", "text", "Good value of the label", "The value that is good for the applicant, such as 1."
-    ),
-    Setting(
-        *("favorable", "choice", "Good scores", "The audit stops if scores rank the other way, unless you say so."),
-        choices=(
-            ("", "high ones, checked with the labels"),
-            ("high", "high ones, whatever the labels say"),
-            ("low", "low ones: the score is a risk"),
-        ),
-    ),
-    Setting("decision_threshold", "number", "Cutoff", "Probability from which applicants are approved; empty: 0.5."),
-)
+def _settings(**titles: str) -> tuple[Setting, ...]:
+    def setting(key: str, title: str) -> Setting:
+        kind = next((kind for of, kind in _KINDS.items() if str(_OPTIONS[key].type).startswith(of)), "text")
+        choices = _CHOICES.get(key, ())
+        return Setting(key, "choice" if choices else kind, title, _OPTIONS[key].metadata["help"], choices)
+
+    return tuple(setting(key, title) for key, title in titles.items())
+
+
+DIRECTION = _settings(positive_label="Good value of the label", favorable="Good scores", decision_threshold="Cutoff")
 """What is good for an applicant."""
 
-OUTPUT = (
-    Setting("title", "text", "Title", "Of report and memo; empty: the name of the model."),
-    Setting("model_name", "text", "Name of the model"),
-    Setting("owner", "text", "Owner of the model"),
-    Setting("period", "text", "Period", "The time that the people are from, such as April to June 2026."),
-    Setting("memo", "flag", "Word memo", "memo.docx"),
-    Setting("pack", "flag", "Evidence pack", "pack.zip, with which others can check the numbers; without the data"),
-    Setting("quick", "flag", "First look", "Audit up to 2,000 people drawn at random; the report says so."),
+OUTPUT = _settings(
+    title="Title",
+    model_name="Name of the model",
+    owner="Owner of the model",
+    period="Period",
+    memo="Word memo",
+    pack="Evidence pack",
+    quick="First look",
 )
 
-MORE = (
-    Setting("drop_missing", "flag", "Leave out rows without a label or group", "The report counts them."),
-    Setting("keep_group", "flag", "The model sees the group", "Give the group to the model as an input."),
-    Setting("regressions", "flag", "Regressions", "Regress decisions and scores on the group."),
-    Setting("stream", "flag", "Read in batches", "For tables that do not fit in memory; needs a model file."),
-    Setting("reference_group", "text", "Reference group", "The group to compare all others with; empty: the largest."),
-    Setting("by", "names", "Segments", "Columns for whose values the excess is reported separately: a, b"),
-    Setting("max_distance", "number", "Largest distance", "Between two people, in standard deviations; empty: any."),
-    Setting("columns", "names", "Inputs in the order of training", "If the model does not name them; or as-is."),
-    Setting("attributions", "names", "Columns of attributions", "With scores in place of a model: shap_*"),
-    Setting("unit", "text", "Unit of the score", "If it is not a probability, such as percentage points."),
+MORE = _settings(
+    drop_missing="Leave out rows without a label or group",
+    keep_group="The model sees the group",
+    regressions="Regressions",
+    stream="Read in batches",
+    reference_group="Reference group",
+    by="Segments",
+    max_distance="Largest distance",
+    columns="Inputs in the order of training",
+    attributions="Columns of attributions",
+    unit="Unit of the score",
 )
 """What most audits leave as it is."""
 
-READING = (
-    Setting("sheet", "text", "Sheet", "Of a workbook with several sheets."),
-    Setting("encoding", "text", "Encoding", "Of a CSV file; empty: UTF-8. Others: cp1252, utf-16."),
-    Setting("decimal", "choice", "Decimal mark", choices=(("", "as the file suggests"), (".", "1.5"), (",", "1,5"))),
-    Setting("missing", "names", "Words for a missing value", "Besides NA, a dot and the like: unknown, -"),
-)
+READING = _settings(sheet="Sheet", encoding="Encoding", decimal="Decimal mark", missing="Words for a missing value")
 
 
 def role_of(column: str, settings: Mapping[str, Any]) -> str:

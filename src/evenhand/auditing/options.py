@@ -14,7 +14,15 @@ from numbers import Integral, Real
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.read_options import check_seed, option
+from evenhand.inputs.read_options import (
+    batch_option,
+    check_seed,
+    column_option,
+    evidence_option,
+    model_option,
+    output_option,
+    people_option,
+)
 
 _NAME = "`decision_threshold`"
 
@@ -106,12 +114,12 @@ class ReportOptions:
         of a table of two columns, or of a TOML file with a table ``[labels]``. In the JSON, names stay as they are.
     """
 
-    title: str | None = option(None, "Title of report and memo; by default it names the model.")
-    model_name: str | None = option(None, "Name of the model in report, workbook and memo.")
-    model_version: str | None = option(None, "Its version.")
-    owner: str | None = option(None, "Who owns the model.")
-    period: str | None = option(None, "The time that the people are from, such as 'April to June 2026'.")
-    labels: LabelsLike | None = option(
+    title: str | None = output_option(None, "Title of report and memo; by default it names the model.")
+    model_name: str | None = output_option(None, "Name of the model in report, workbook and memo.")
+    model_version: str | None = output_option(None, "Its version.")
+    owner: str | None = output_option(None, "Who owns the model.")
+    period: str | None = output_option(None, "The time that the people are from, such as 'April to June 2026'.")
+    labels: LabelsLike | None = output_option(
         None,
         "File with your words for columns, groups and values (PAY_6, SEX=1): TOML with a table [labels], or a table of "
         "two columns.",
@@ -216,63 +224,63 @@ class AuditOptions(ReportOptions):
     evenhand.exceptions.InvalidInputError: `n_steps` (--n-steps) must be a whole number of at least 1, got 0.
     """
 
-    financial_features: tuple[str, ...] = option((), "Columns on which people are compared: a,b,c.")
-    favorable: Favorable | None = option(
+    financial_features: tuple[str, ...] = column_option((), "Columns on which people are compared: a,b,c.")
+    favorable: Favorable | None = model_option(
         None,
         "Which scores are good: high, or low if the score is a risk and a label of 1 is the bad outcome. The "
         "default is high, and scores that rank people in the opposite order are rejected.",
     )
-    decision_threshold: float | SegmentThresholds | None = option(
+    decision_threshold: float | SegmentThresholds | None = model_option(
         None,
         "Decisions are favorable from this probability on, or with --favorable low, up to it. By default the "
         "model's threshold, or else 0.5. A TOML file may have a table of cutoffs by the values of a column.",
     )
-    consistency_threshold: float = option(0.3, "CEC score above which reasoning differs.")
-    max_distance: float | None = option(
+    consistency_threshold: float = evidence_option(0.3, "CEC score above which reasoning differs.")
+    max_distance: float | None = evidence_option(
         None, "Largest distance between a person and their match, in standard deviations."
     )
-    ties: Ties = option("content", "Of equally near people, match the first by content, or the lowest row.")
-    attribution: AttributionChoice = option(
+    ties: Ties = evidence_option("content", "Of equally near people, match the first by content, or the lowest row.")
+    attribution: AttributionChoice = model_option(
         "auto", "auto, integrated_gradients, linear, additive, tree_shap or sampled_shapley; auto picks the best."
     )
-    evidence: bool = option(
+    evidence: bool = evidence_option(
         True, "Compare with placebo pairs. Without them the audit is faster but cannot tell an effect from noise."
     )
-    random_state: int = option(0, "Seed.")
-    limits: Mapping[str, float] | None = option(
+    random_state: int = evidence_option(0, "Seed.")
+    limits: Mapping[str, float] | None = evidence_option(
         None,
         "Size below which a finding is small to you: score_gap, inputs, weighing or excess, e.g. 'score_gap=0.1'; "
         "repeatable.",
     )
-    reason_map: ReasonMapLike | None = option(
+    reason_map: ReasonMapLike | None = evidence_option(
         None,
         "File that says which reason each feature stands for: TOML with a table [reasons], or a table of two "
         "columns. By default each feature is its own reason.",
     )
 
-    regressions: bool = option(
+    regressions: bool = evidence_option(
         False, "Regress decisions, scores and --outcomes on the group, alone and at equal inputs."
     )
-    n_steps: int | None = option(
+    n_steps: int | None = model_option(
         None, "Segments per path of integrated gradients; by default as many as an error of 0.1% needs."
     )
-    method: Method = option("segments", "How paths are integrated: segments, midpoint or exact.")
-    output: Output | None = option(
+    method: Method = model_option("segments", "How paths are integrated: segments, midpoint or exact.")
+    output: Output | None = model_option(
         None, "Whether the model's score is log-odds or probability, if that is not clear from the model."
     )
-    n_permutations: int | None = option(
+    n_permutations: int | None = model_option(
         None, "Random orders in which sampled_shapley adds features; by default as many as --sampling-error needs."
     )
-    sampling_error: float = option(
+    sampling_error: float = model_option(
         0.06, "Standard error of sampled attributions to stay below, as a share of their size."
     )
-    reference_group: str | None = option(
+    reference_group: str | None = people_option(
         None, "Group to compare all others with, and only with it; by default the largest, and every two groups."
     )
-    unit: str | None = option(
+    unit: str | None = model_option(
         None, "Unit of an outcome that is a value rather than a probability, e.g. 'percentage points'."
     )
-    n_reasons: int = option(4, "Largest number of reasons given to a declined person.")
+    n_reasons: int = evidence_option(4, "Largest number of reasons given to a declined person.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -312,44 +320,105 @@ class AuditOptions(ReportOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """What `evenhand audit` has besides: files that it reads and writes, and how its people are told apart."""
+
+    paper: bool = evidence_option(
+        False,
+        "Only what the paper defines: no evidence. Where it is silent, as the reproduction does: decisions at 0.5, "
+        "midpoints, the lowest row of equally near people, and integer codes if a network is fitted. Other options "
+        "override it.",
+    )
+    outcomes: tuple[str, ...] = column_option(
+        (), "Columns of additional outcomes to regress, such as a price; they are not inputs: a,b."
+    )
+    model: str | None = model_option(
+        None,
+        "Folder from `evenhand train`, or a file: .onnx, .json or .ubj (XGBoost), .txt (LightGBM), .cbm or "
+        ".json (CatBoost), .skops, .pmml, and .pkl or .joblib with --trust-pickle. Without a model, a plain "
+        "network is fitted on 70% of the people.",
+    )
+    columns: tuple[str, ...] = model_option(
+        (),
+        "Inputs of a model that has no names for them, in the order of training: a,b,c; or as-is, if that is the order "
+        "of the file.",
+    )
+    trust_pickle: bool = model_option(
+        False, "Load a pickled model. It can run any code, so only use this with files you trust."
+    )
+    reference: str | None = people_option(None, "Table of the people to match in, usually the training data.")
+    stream: bool = batch_option(
+        False, "Read the people in batches, for data of any size; folders are always read in batches."
+    )
+    quick: bool = people_option(False, "Take a first look at up to 2,000 people, drawn at random; the report says so.")
+    fail_on: tuple[str, ...] = output_option((), "Exit with code 1 if this holds, e.g. 'excess > 0.05'; repeatable.")
+    group_probabilities: tuple[str, ...] = people_option(
+        (),
+        "In place of --group: columns with the probability of each group, such as those estimated from "
+        "surname and address: a,b,c. Groups are drawn at random from these probabilities.",
+    )
+    draws: int = people_option(20, "With --group-probabilities: how many times groups are drawn.")
+    group_threshold: float = people_option(
+        0.8,
+        "With --group-probabilities, for comparison: also assign people to their most likely group if its "
+        "probability is at least this.",
+    )
+    review: tuple[str, ...] = output_option(
+        (),
+        "Ids of applicants, or row numbers from 0 without --id, to write next to their matches, applicants.csv: a,b.",
+    )
+    memo: bool = output_option(False, "Also write a Word memo, memo.docx.")
+    template: str | None = output_option(
+        None, "Your own Word file for the memo, .docx or .dotx: its styles and text are used."
+    )
+    pack: bool = output_option(
+        False, "Also write an evidence pack, pack.zip, for `evenhand verify`; it does not contain the data."
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class GivenOptions:
     """Which columns take the place of a model."""
 
-    scores: str | None = option(
+    scores: str | None = model_option(
         None, "Column of scores, in place of a model: probabilities, or with --unit values on any scale."
     )
-    attributions: tuple[str, ...] = option(
+    attributions: tuple[str, ...] = model_option(
         (), "Columns with the attributions of the scores: 'shap_*', where * is the feature, or feature=column: a,b."
     )
-    attributions_file: str | None = option(
+    attributions_file: str | None = model_option(
         None, "File of the attributions, joined by --id, or row by row if there is no --id."
     )
-    base_values: str | None = option(
+    base_values: str | None = model_option(
         None, "Base value of the attributions, a number or a column; by default it is derived from the data."
     )
-    reason_codes: tuple[str, ...] = option((), "Columns of people's principal reasons, the first reason first: a,b.")
+    reason_codes: tuple[str, ...] = model_option(
+        (), "Columns of people's principal reasons, the first reason first: a,b."
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions:
     """How a streamed audit is split into batches and where it runs."""
 
-    resume: bool = option(False, "Reuse the finished batches in the folder.")
-    batch_rows: int | None = option(
+    resume: bool = batch_option(False, "Reuse the finished batches in the folder.")
+    batch_rows: int | None = batch_option(
         None, "Largest batch, in people; by default 1/128 of everyone, from 5,000 to 25,000, and 50,000 on a GPU."
     )
-    reference_people: int = option(200_000, "Without --reference: number of people drawn at random to match in.")
-    evidence_people: int | None = option(None, "Compare only this many people, drawn at random, with placebo pairs.")
-    engine: Engine | Executor = option(
+    reference_people: int = batch_option(200_000, "Without --reference: number of people drawn at random to match in.")
+    evidence_people: int | None = batch_option(
+        None, "Compare only this many people, drawn at random, with placebo pairs."
+    )
+    engine: Engine | Executor = batch_option(
         "local",
         "What runs the batches: local (threads or processes on this machine, whichever is faster), threads, "
         "processes, dask or spark.",
     )
-    scheduler: str | None = option(
+    scheduler: str | None = batch_option(
         None, "Address of a Dask scheduler, a Spark Connect server (sc://) or a Spark master."
     )
-    n_jobs: int | None = option(None, "Batches audited at the same time; by default one per core.")
-    device: str | None = option(None, "Where a torch model runs: cpu or cuda.")
+    n_jobs: int | None = batch_option(None, "Batches audited at the same time; by default one per core.")
+    device: str | None = batch_option(None, "Where a torch model runs: cpu or cuda.")
 
     def __post_init__(self) -> None:
         _check_counts(self, "batch_rows", "n_jobs", "evidence_people")

@@ -10,9 +10,9 @@ from typing import Annotated, Any, TypeVar
 
 import typer
 
-from evenhand.auditing.options import AuditOptions, GivenOptions, ReportOptions, StreamOptions
+from evenhand.auditing.options import AuditOptions, CommandOptions, GivenOptions, ReportOptions, StreamOptions
 from evenhand.exceptions import InvalidInputError, did_you_mean
-from evenhand.inputs.read_options import ColumnOptions, ReadOptions, option
+from evenhand.inputs.read_options import ColumnOptions, ReadOptions, column_option, option, read_option
 from evenhand.searching.options import DEFAULT_KEEP, SearchOptions
 
 ALIASES = {
@@ -70,27 +70,21 @@ def _same(plan: type, name: str) -> Any:
 
 
 @dataclass(frozen=True, kw_only=True)
-class QueryOptions:
-    """A query in place of a table."""
+class TableOptions(ReadOptions):
+    """What every command on a table of applicants has: a table or a query, how to read it, and its main columns."""
 
-    sql: str | None = option(
+    sql: str | None = read_option(
         None,
         'DuckDB query that selects the people, in place of a table, such as "select * from '
         "'loans/*.parquet' where year = 2024\". It reads local files and changes nothing.",
     )
-
-
-@dataclass(frozen=True, kw_only=True)
-class MainColumns:
-    """The columns that every audit has."""
-
-    label: str = option("", "Column of the true outcome.")
-    group: tuple[str, ...] = option((), "Column of the protected attribute; a,b for the intersection of two.")
+    label: str = column_option("", "Column of the true outcome.")
+    group: tuple[str, ...] = column_option((), "Column of the protected attribute; a,b for the intersection of two.")
     financial_features: tuple[str, ...] = _same(AuditOptions, "financial_features")
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckPlan(MainColumns, ReadOptions, QueryOptions):
+class CheckPlan(TableOptions):
     """What the user can say about the columns before a table is checked."""
 
     drop: tuple[str, ...] = _same(ColumnOptions, "drop")
@@ -98,7 +92,7 @@ class CheckPlan(MainColumns, ReadOptions, QueryOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TablePlan(MainColumns, ReadOptions, QueryOptions, ColumnOptions):
+class TablePlan(ColumnOptions, TableOptions):
     """Options about columns and cells that every command on a table of applicants has."""
 
     by: tuple[str, ...] = ()  # only for audits
@@ -180,60 +174,11 @@ class TrainPlan(TablePlan):
 
 
 @dataclass(frozen=True, kw_only=True)
-class AuditPlan(MainColumns, ReadOptions, QueryOptions, StreamOptions, GivenOptions, AuditOptions, ColumnOptions):
+class AuditPlan(StreamOptions, GivenOptions, AuditOptions, CommandOptions, ColumnOptions, TableOptions):
     """All options of `evenhand audit`, on the command line or in a TOML file."""
 
-    paper: bool = option(
-        False,
-        "Only what the paper defines: no evidence. Where it is silent, as the reproduction does: decisions at 0.5, "
-        "midpoints, the lowest row of equally near people, and integer codes if a network is fitted. Other options "
-        "override it.",
-    )
-    label: str = option("", "Column of the true outcome. With a model, it may be left out: then finances alone match.")
-    outcomes: tuple[str, ...] = option(
-        (), "Columns of additional outcomes to regress, such as a price; they are not inputs: a,b."
-    )
-    model: str | None = option(
-        None,
-        "Folder from `evenhand train`, or a file: .onnx, .json or .ubj (XGBoost), .txt (LightGBM), .cbm or "
-        ".json (CatBoost), .skops, .pmml, and .pkl or .joblib with --trust-pickle. Without a model, a plain "
-        "network is fitted on 70% of the people.",
-    )
-    columns: tuple[str, ...] = option(
-        (),
-        "Inputs of a model that has no names for them, in the order of training: a,b,c; or as-is, if that is the order "
-        "of the file.",
-    )
-    trust_pickle: bool = option(
-        False, "Load a pickled model. It can run any code, so only use this with files you trust."
-    )
-    reference: str | None = option(None, "Table of the people to match in, usually the training data.")
-    stream: bool = option(
-        False, "Read the people in batches, for data of any size; folders are always read in batches."
-    )
-    quick: bool = option(False, "Take a first look at up to 2,000 people, drawn at random; the report says so.")
-    fail_on: tuple[str, ...] = option((), "Exit with code 1 if this holds, e.g. 'excess > 0.05'; repeatable.")
-    group_probabilities: tuple[str, ...] = option(
-        (),
-        "In place of --group: columns with the probability of each group, such as those estimated from "
-        "surname and address: a,b,c. Groups are drawn at random from these probabilities.",
-    )
-    draws: int = option(20, "With --group-probabilities: how many times groups are drawn.")
-    group_threshold: float = option(
-        0.8,
-        "With --group-probabilities, for comparison: also assign people to their most likely group if its "
-        "probability is at least this.",
-    )
-    review: tuple[str, ...] = option(
-        (),
-        "Ids of applicants, or row numbers from 0 without --id, to write next to their matches, applicants.csv: a,b.",
-    )
-    memo: bool = option(False, "Also write a Word memo, memo.docx.")
-    template: str | None = option(
-        None, "Your own Word file for the memo, .docx or .dotx: its styles and text are used."
-    )
-    pack: bool = option(
-        False, "Also write an evidence pack, pack.zip, for `evenhand verify`; it does not contain the data."
+    label: str = column_option(
+        "", "Column of the true outcome. With a model, it may be left out: then finances alone match."
     )
 
     def __post_init__(self) -> None:
@@ -245,8 +190,8 @@ class AuditPlan(MainColumns, ReadOptions, QueryOptions, StreamOptions, GivenOpti
 class ReportPlan(ReportOptions):
     """All options of `evenhand report`."""
 
-    memo: bool = _same(AuditPlan, "memo")
-    template: str | None = _same(AuditPlan, "template")
+    memo: bool = _same(CommandOptions, "memo")
+    template: str | None = _same(CommandOptions, "template")
 
 
 def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -260,9 +205,7 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         own = [p for p in inspect.signature(command, eval_str=True).parameters.values() if p.name != "plan"]
         shown = [option for option in fields(plan) if "help" in option.metadata]  # type: ignore[arg-type]
-        order = [name for names in _PANELS.values() for name in names]
-        shown.sort(key=lambda option: order.index(option.name) if option.name in order else len(order))
-        shown.sort(key=lambda option: _ORDER.index(_panel(option)) if _panel(option) in _ORDER else len(_ORDER))
+        shown.sort(key=lambda option: _PANELS.index(option.metadata["panel"]))
         options = [_parameter(option) for option in shown]
 
         if any(p.name == "config" for p in own):
@@ -310,43 +253,11 @@ def check_given(plan: object, *names: str) -> None:
             raise InvalidInputError(f"--{name.replace('_', '-')} is required, as an option or in the TOML file.")
 
 
-_PANELS = {
-    "Columns": (*(option.name for kind in (MainColumns, ColumnOptions) for option in fields(kind)), "outcomes"),
-    "Reading": tuple(option.name for kind in (ReadOptions, QueryOptions) for option in fields(kind)),
-    "Model": (
-        *(
-            "model",
-            "columns",
-            "trust_pickle",
-            "favorable",
-            "decision_threshold",
-            "output",
-            "unit",
-            "attribution",
-            "n_steps",
-        ),
-        *("method", "n_permutations", "sampling_error"),
-        *(option.name for option in fields(GivenOptions)),
-    ),
-    "People": ("reference", "reference_group", "quick", "group_probabilities", "draws", "group_threshold"),
-    "Evidence": (
-        *("evidence", "paper", "regressions", "limits", "max_distance", "ties", "consistency_threshold", "reason_map"),
-        "n_reasons",
-        "random_state",
-    ),
-    "Output": ("fail_on", "review", "memo", "template", "pack", *(option.name for option in fields(ReportOptions))),
-    "Large data": ("stream", *(option.name for option in fields(StreamOptions))),
-}
-"""The options of `evenhand audit --help` under their headings."""
-
-
-_ORDER = ["Columns", "Reading", "Goal", "Models", "Training", "Judging", "Stopping", *list(_PANELS)[2:]]
-
-
-def _panel(option: Field[Any]) -> str:
-    """The heading of an option: that of the dataclass that defines it, or that of an audit."""
-    of_audit = next((title for title, names in _PANELS.items() if option.name in names), "Options")
-    return option.metadata["panel"] or of_audit
+_PANELS = (
+    *("Columns", "Reading", "Goal", "Models", "Training", "Judging", "Stopping", "Machine"),
+    *("Model", "People", "Evidence", "Output", "Large data"),
+)
+"""The headings of options in help texts, in order."""
 
 
 def _parameter(option: Field[Any]) -> inspect.Parameter:
@@ -360,7 +271,7 @@ def _parameter(option: Field[Any]) -> inspect.Parameter:
     usual = "; ".join(option.default) if isinstance(option.default, tuple) else option.default
     default = f" [default: {usual}]" if usual and kind is not bool else ""
     help_text = f"{option.metadata['help']}{default}".replace("[", r"\[")  # not markup
-    annotation = Annotated[taken, typer.Option(*names, help=help_text, rich_help_panel=_panel(option))]
+    annotation = Annotated[taken, typer.Option(*names, help=help_text, rich_help_panel=option.metadata["panel"])]
     return inspect.Parameter(option.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 

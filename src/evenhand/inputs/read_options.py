@@ -9,6 +9,7 @@ import codecs
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any
@@ -22,9 +23,15 @@ THOUSANDS = (",", ".", " ", "'")
 """Marks between thousands."""
 
 
-def option(default: Any, text: str, panel: str = "") -> Any:
+def option(default: Any, text: str, panel: str) -> Any:
     """A field of a dataclass of options, with its help and its heading on the command line."""
     return field(default=default, metadata={"help": text, "panel": panel})
+
+
+column_option, read_option, model_option, people_option, evidence_option, output_option, batch_option = (
+    partial(option, panel=panel)
+    for panel in ("Columns", "Reading", "Model", "People", "Evidence", "Output", "Large data")
+)
 
 
 def table_option(table: str) -> Any:
@@ -77,18 +84,18 @@ class ReadOptions:
     evenhand.exceptions.InvalidInputError: `decimal` (--decimal) and `thousands` (--thousands) cannot both be ','.
     """
 
-    encoding: str | None = option(None, "Encoding of a CSV file, such as cp1252 or utf-16; UTF-8 by default.")
-    decimal: str | None = option(
+    encoding: str | None = read_option(None, "Encoding of a CSV file, such as cp1252 or utf-16; UTF-8 by default.")
+    decimal: str | None = read_option(
         None, "Decimal mark of numbers written as text, . or ,; by default inferred from the file."
     )
-    thousands: str | None = option(None, "Thousands separator of numbers written as text: , . ' or a space.")
-    missing: tuple[str, ...] = option(
+    thousands: str | None = read_option(None, "Thousands separator of numbers written as text: , . ' or a space.")
+    missing: tuple[str, ...] = read_option(
         (),
         "Values that mean a missing one, in addition to NA, #N/A, a dot and the like: unknown,-999; or in one column: "
         "income=-999.",
     )
-    sheet: str | None = option(None, "Sheet of an Excel file, if several have cells.")
-    rows: int | None = option(None, "Read only the first rows, at most this many; the report says so.")
+    sheet: str | None = read_option(None, "Sheet of an Excel file, if several have cells.")
+    rows: int | None = read_option(None, "Read only the first rows, at most this many; the report says so.")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "missing", tuple(map(str, self.missing)))
@@ -164,22 +171,22 @@ class ColumnOptions:
     """
 
     features: tuple[str, ...] | None = None  # on the command line, the model names them
-    drop: tuple[str, ...] = option((), "Columns to drop: a,b.")
-    keep_inputs: tuple[str, ...] = option(
+    drop: tuple[str, ...] = column_option((), "Columns to drop: a,b.")
+    keep_inputs: tuple[str, ...] = column_option(
         (), "Columns to keep as inputs even if they look like an id, a date or a saved index: a,b."
     )
-    positive_label: str | None = option(None, "Value of the label that is the favorable outcome.")
-    clusters: str | None = option(None, "Column that identifies the rows of the same applicant or household.")
-    keep_group: bool = option(False, "Also give the group to the model as an input.")
-    decisions: str | None = option(
+    positive_label: str | None = column_option(None, "Value of the label that is the favorable outcome.")
+    clusters: str | None = column_option(None, "Column that identifies the rows of the same applicant or household.")
+    keep_group: bool = column_option(False, "Also give the group to the model as an input.")
+    decisions: str | None = column_option(
         None, "Column of the actual decisions, 1 for favorable, used instead of scores at a threshold."
     )
-    ids: str | None = option(None, "Column of ids to show in the report; not an input.")
-    drop_missing: bool = option(False, "Leave out rows without a label or group; the report counts them.")
-    sample_weight: str | None = option(
+    ids: str | None = column_option(None, "Column of ids to show in the report; not an input.")
+    drop_missing: bool = column_option(False, "Leave out rows without a label or group; the report counts them.")
+    sample_weight: str | None = column_option(
         None, "Column of sampling weights: how many people of the population a row stands for."
     )
-    by: tuple[str, ...] = option((), "Also report the excess separately for each value of these columns: a,b.")
+    by: tuple[str, ...] = column_option((), "Also report the excess separately for each value of these columns: a,b.")
     groups: Mapping[str, str] | None = table_option("clean")
     bands: Mapping[str, Sequence[float]] | None = table_option("clean")
 

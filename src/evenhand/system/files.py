@@ -17,7 +17,7 @@ import tomllib
 import weakref
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -61,40 +61,21 @@ class PrivateFolder:
         weakref.finalize(self, shutil.rmtree, self.path, ignore_errors=True)
 
 
-@dataclass(frozen=True)
-class Room:
-    """How much may be written to a folder without filling its disk.
+def space_in(folder: Path) -> Callable[[int], None]:
+    """A check of whether so many bytes fit in a folder: what is free now, minus 256 MB.
 
-    Attributes
-    ----------
-    folder
-        The folder.
-    n_bytes
-        The free space at the time of the check.
+    It raises an `OSError` if more bytes are needed than there is space for.
     """
+    free = max(shutil.disk_usage(folder).free - _SPARE, 0)
 
-    folder: Path
-    n_bytes: int
-
-    @classmethod
-    def of(cls, folder: Path) -> Room:
-        """The space in a folder: what is free, minus 256 MB."""
-        return cls(folder, max(shutil.disk_usage(folder).free - _SPARE, 0))
-
-    def check(self, needed: int) -> None:
-        """Reject what is too large.
-
-        Raises
-        ------
-        OSError
-            If more bytes are needed than there is space for.
-        """
-        if needed > self.n_bytes:
+    def check(needed: int) -> None:
+        if needed > free:
             raise OSError(
                 errno.ENOSPC,
-                f"it needs at least {needed:,} bytes, but the disk of {str(self.folder)!r} has space for "
-                f"{self.n_bytes:,}",
+                f"it needs at least {needed:,} bytes, but the disk of {str(folder)!r} has space for {free:,}",
             )
+
+    return check
 
 
 @contextmanager

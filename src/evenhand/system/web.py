@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import errno
-import hashlib
 import http.client
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -25,8 +24,10 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 from rich.progress import Progress as Bar
 
 from evenhand.exceptions import DownloadError, InvalidInputError
-from evenhand.system.files import Room, write_atomically
+from evenhand.system.files import space_in, write_atomically
 
+_SECONDS = 60.0  # without a byte, after which a request fails
+_ATTEMPTS, _WAIT_SECONDS = 3, 1.0  # the wait doubles with every further attempt
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SECRET_HEADERS = ("Authorization", "Cookie")
 
@@ -35,7 +36,7 @@ class BrokenDownloadError(OSError):
     """What arrived is not what was announced; a second attempt may succeed."""
 
 
-def open_url(url: str, headers: Mapping[str, str] | None = None, *, timeout: float = 60.0) -> Any:
+def open_url(url: str, headers: Mapping[str, str] | None = None) -> Any:
     """The answer to a GET request, as `urllib.request.urlopen` returns it.
 
     Parameters
@@ -44,8 +45,6 @@ def open_url(url: str, headers: Mapping[str, str] | None = None, *, timeout: flo
         An https address; http only for this machine itself. A user and a password in it are sent as a header.
     headers
         Headers in addition to the usual ones.
-    timeout
-        Seconds without a byte after which the request fails.
 
     Raises
     ------
@@ -64,7 +63,7 @@ def open_url(url: str, headers: Mapping[str, str] | None = None, *, timeout: flo
         sent["Authorization"] = f"Basic {code}"
         url = urlunsplit(parts._replace(netloc=host))
     request = Request(url, headers={**sent, **(headers or {})})
-    return build_opener(_CheckedRedirects).open(request, timeout=timeout)
+    return build_opener(_CheckedRedirects).open(request, timeout=_SECONDS)
 
 
 def check_secure(url: str) -> None:
@@ -123,16 +122,7 @@ Progress = Callable[[int, "int | None"], None]
 _BLOCK = 1 << 18
 
 
-def download_file(
-    url: str,
-    target: Path,
-    *,
-    sha256: str | None = None,
-    progress: Progress | None = None,
-    attempts: int = 3,
-    timeout: float = 60.0,
-    wait: float = 1.0,
-) -> Path:
+def download_file(url: str, target: Path, progress: Progress | None = None) -> Path:
     """Download `url` to `target` and return its path.
 
     Content goes to a temporary file next to `target`, which is renamed once complete; a failed attempt leaves
@@ -144,16 +134,8 @@ def download_file(
         An https address; http only for this machine itself.
     target
         Where to store the content; its folder is created if necessary.
-    sha256
-        Expected digest of the content, if known.
     progress
         Called after every block with the progress of the download.
-    attempts
-        Total number of attempts.
-    timeout
-        Seconds without a byte after which an attempt fails.
-    wait
-        Seconds before the second attempt; twice that before the third, and so on.
 
     Raises
     ------
@@ -170,12 +152,12 @@ def download_file(
     """
     check_secure(url)
     failure: Exception | None = None
-    for attempt in range(attempts):
+    for attempt in range(_ATTEMPTS):
         if attempt:
-            time.sleep(wait * 2 ** (attempt - 1))
+            time.sleep(_WAIT_SECONDS * 2 ** (attempt - 1))
         try:
             with write_atomically(target) as temporary, temporary.open("wb") as stream:
-                _receive(url, stream, sha256, progress, timeout, target.parent)
+                _receive(url, stream, progress, target.parent)
         except (OSError, http.client.HTTPException) as error:
             failure = error
             if isinstance(error, HTTPError):
@@ -192,28 +174,23 @@ def download_file(
     ) from failure
 
 
-def _receive(
-    url: str, stream: IO[bytes], sha256: str | None, progress: Progress | None, timeout: float, folder: Path
-) -> None:
-    with open_url(url, timeout=timeout) as response:
+def _receive(url: str, stream: IO[bytes], progress: Progress | None, folder: Path) -> None:
+    with open_url(url) as response:
         announced = response.headers.get("Content-Length")
         total = int(announced) if announced and announced.isdigit() else None
-        room = Room.of(folder)
-        room.check(total or 0)
-        digest, received = hashlib.sha256(), 0
+        check_space = space_in(folder)
+        check_space(total or 0)
+        received = 0
         while block := response.read(_BLOCK):
             stream.write(block)
-            digest.update(block)
             received += len(block)
-            room.check(received)
+            check_space(received)
             if progress is not None:
                 progress(received, total)
     if total is not None and received != total:
         raise BrokenDownloadError(f"it ended after {received:,} of {total:,} bytes")
     if not received:
         raise BrokenDownloadError("it is empty")
-    if sha256 is not None and digest.hexdigest() != sha256:
-        raise BrokenDownloadError(f"its sha256 is {digest.hexdigest()}, not {sha256}")
 
 
 @contextmanager

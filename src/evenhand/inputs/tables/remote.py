@@ -23,7 +23,7 @@ from pyarrow import fs
 
 from evenhand.exceptions import DataFileError, DownloadError, EvenhandError, MissingExtraError, first_line
 from evenhand.inputs.tables.raw import Address, DataFile, LocalFile, on_full_disk
-from evenhand.system.files import PrivateFolder, Room
+from evenhand.system.files import PrivateFolder, space_in
 from evenhand.system.web import check_secure, download_file, open_url, reason_of
 
 _CREDENTIALS = {
@@ -123,7 +123,7 @@ class Store:
         target = folder.path / self.address.last_part
         with _asking_store(self.address), self.filesystem.open_input_stream(self.path) as source:
             size = self.filesystem.get_file_info(self.path).size
-            Room.of(folder.path).check(size or 0)
+            space_in(folder.path)(size or 0)
             with target.open("wb") as file:
                 shutil.copyfileobj(source, file, 1 << 22)
         return LocalFile(target, self.address.name, folder=folder)
