@@ -60,6 +60,7 @@ class CsvFile(LocalTable):
         place = header_row(rows)
         header = rows[place]
         self._lines_before = lines[place]
+        self._has_rows = len(rows) > place + 1 or len(rows) == _HEAD_ROWS or len(head) >= _HEAD
         self._width = len(header)
         self._n_unnamed = next((n for n, name in enumerate(reversed(header)) if name.strip()), len(header))
         names = named(header[: self._width - self._n_unnamed])
@@ -79,6 +80,8 @@ class CsvFile(LocalTable):
             If a row has more or fewer cells than the header, a byte is not valid text, or a quotation mark is not
             closed.
         """
+        if not self._has_rows:
+            return
         if self._whole is not None:
             yield self._whole.select(list(columns))
             return
@@ -113,16 +116,13 @@ class CsvFile(LocalTable):
 
     def _parsed(self, file: _Utf8, on_ragged: Any) -> Iterator[pa.Table]:
         places = [str(place) for place in range(self._width)]
-        rest = io.BufferedReader(file, _HEAD)
-        for _ in range(self._lines_before):
-            _skip_line(rest)
-        if not rest.peek(1):
-            return
         n_rows = 0
         try:
             reader = arrow_csv.open_csv(
-                pa.PythonFile(rest, mode="r"),
-                read_options=arrow_csv.ReadOptions(block_size=_BLOCK, column_names=places),
+                pa.PythonFile(io.BufferedReader(file, _HEAD), mode="r"),
+                read_options=arrow_csv.ReadOptions(
+                    block_size=_BLOCK, column_names=places, skip_rows=self._lines_before
+                ),
                 parse_options=arrow_csv.ParseOptions(
                     delimiter=self.separator, newlines_in_values=True, invalid_row_handler=on_ragged
                 ),
@@ -274,23 +274,6 @@ def _sniffed(head: str, where: str) -> tuple[str, list[list[str]], list[int]]:
     if not candidates:
         raise DataFileError(f"{where} is empty.")
     return max(candidates, key=lambda one: one[0])[1]
-
-
-def _skip_line(file: io.BufferedReader[Any]) -> None:
-    r"""Read to the end of a line: \n, \r\n or \r."""
-    while True:
-        ahead = file.peek(1)
-        if not ahead:
-            return
-        ends = [place for place in (ahead.find(b"\n"), ahead.find(b"\r")) if place >= 0]
-        if not ends:
-            file.read(len(ahead))
-            continue
-        is_return = ahead[min(ends)] == 0x0D
-        file.read(min(ends) + 1)
-        if is_return and file.peek(1)[:1] == b"\n":
-            file.read(1)
-        return
 
 
 def _is_blank(column: pa.ChunkedArray) -> pa.ChunkedArray:

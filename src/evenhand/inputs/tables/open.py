@@ -97,10 +97,8 @@ def open_table(source: Any, reading: ReadOptions | None = None, *, folder: Path 
     """
     if isinstance(source, RawTable):
         return source
-    if isinstance(source, StreamedTable):
-        return written_down(source, folder)
     if not isinstance(source, (str, os.PathLike)):
-        return written_down(streamed(source), folder)
+        return written_down(source if isinstance(source, StreamedTable) else streamed(source), folder)
     options = reading or ReadOptions()
     table = _named_table(os.fspath(source), options, folder)
     return table if options.rows is None else FirstRows(table, options.rows)
@@ -108,18 +106,17 @@ def open_table(source: Any, reading: ReadOptions | None = None, *, folder: Path 
 
 def _named_table(text: str, options: ReadOptions, folder: Path | None) -> RawTable:
     """The table at a path or an address."""
-    lake = _lake(text)
-    if lake is not None:
-        return lake_table(lake, folder)
-    address = Address.of(text)
-    if address is not None and address.scheme != "file":
-        return _from_web(address, options) if address.scheme in _WEB else _from_store(Store.at(address), options)
-    file = LocalFile.at(_path(text))
-    if file.path.is_dir():
+    place = _place(text)
+    if isinstance(place, LakeName):
+        return lake_table(place, folder)
+    if isinstance(place, Address):
+        return _from_web(place, options) if place.scheme in _WEB else _from_store(Store.at(place), options)
+    file = LocalFile.at(place)
+    if place.is_dir():
         return ParquetFiles.at(file)
-    if not file.path.is_file():
+    if not place.is_file():
         raise DataFileError(f"There is no file {file.where}.")
-    return _opener(file.path.name, file.name)(file, options)
+    return _opener(place.name, file.name)(file, options)
 
 
 def is_folder(source: str | os.PathLike[str]) -> bool:
@@ -130,13 +127,10 @@ def is_folder(source: str | os.PathLike[str]) -> bool:
     DataFileError
         If nothing is at an address.
     """
-    text = os.fspath(source)
-    if _lake(text) is not None:
-        return False
-    address = Address.of(text)
-    if address is None or address.scheme == "file":
-        return _path(text).is_dir()
-    return address.scheme not in _WEB and Store.at(address).is_folder
+    place = _place(os.fspath(source))
+    if isinstance(place, Address):
+        return place.scheme not in _WEB and Store.at(place).is_folder
+    return isinstance(place, Path) and place.is_dir()
 
 
 def is_near(source: str | os.PathLike[str]) -> bool:
@@ -148,21 +142,19 @@ def is_near(source: str | os.PathLike[str]) -> bool:
     (True, False, False)
     """
     text = os.fspath(source)
-    return _lake(text) is None and Address.of(text) is None
+    return Address.of(text) is None and isinstance(_place(text), Path)
 
 
-def _lake(text: str) -> LakeName | None:
-    """The Delta or Iceberg table that a text names, possibly by the folder of a Delta table.
+def _place(text: str) -> LakeName | Address | Path:
+    """What a text names: a Delta or Iceberg table, an address, or a local path, possibly given as file://.
 
-    The files alone are not the table: they include deleted rows.
+    The folder of a Delta table is that table. Its files alone are not: they include deleted rows.
     """
-    is_delta = Address.of(text) is None and Path(text, "_delta_log").is_dir()
-    return LakeName("delta", text) if is_delta else LakeName.of(text)
-
-
-def _path(text: str) -> Path:
-    """A local path, possibly given as file://."""
-    return Path(text) if Address.of(text) is None else Path(FileSystem.from_uri(text)[1])
+    address = Address.of(text)
+    if address is None and Path(text, "_delta_log").is_dir():
+        return LakeName("delta", text)
+    other = LakeName.of(text) or address or Path(text)
+    return Path(FileSystem.from_uri(text)[1]) if isinstance(other, Address) and other.scheme == "file" else other
 
 
 def _from_store(store: Store, options: ReadOptions) -> RawTable:

@@ -63,12 +63,8 @@ class FirstRows(RawTable):
 
     def __init__(self, table: RawTable, n: int) -> None:
         self._table, self._n = table, n
-        self.name, self.schema, self.version, self.is_declared = (
-            table.name,
-            table.schema,
-            table.version,
-            table.is_declared,
-        )
+        for name in ("name", "schema", "version", "is_declared"):
+            setattr(self, name, getattr(table, name))
 
     @property
     def notes(self) -> tuple[str, ...]:  # type: ignore[override]

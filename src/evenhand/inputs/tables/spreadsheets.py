@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import datetime as dt
 import io
-from collections.abc import Iterator, Sequence
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -62,69 +63,51 @@ class ConvertedFile(LocalTable):
 def convert(path: str, name: str, seen: Seen | None, sheet: str | None, folder: str) -> dict[str, Any]:
     """In a process with limits: write the parts of a table to a folder as Arrow files; the first has no rows."""
     file = LocalFile(Path(path), name, None if seen is None else (seen[0], seen[1], seen[2]))
-    is_workbook = file.path.suffix.lower() not in READERS
-    raw = Workbook(file, ReadOptions(sheet=sheet)) if is_workbook else StatisticsFile(file)
+    is_declared = file.path.suffix.lower() in READERS
+    parts, notes = (_of_statistics(file), []) if is_declared else _of_workbook(file, sheet)
     n_parts = 0
-    for part in (raw.schema.empty_table(), *raw.pieces(raw.schema.names)):
+    for part in parts:
         with ipc.new_file(str(Path(folder) / f"{n_parts}.arrow"), part.schema) as writer:
             writer.write_table(part)
         n_parts += 1
-    return {"is_declared": raw.is_declared, "notes": raw.notes, "n_parts": n_parts}
+    return {"is_declared": is_declared, "notes": notes, "n_parts": n_parts}
 
 
-class Workbook(LocalTable):
-    """A sheet of a workbook.
+def _of_workbook(file: LocalFile, wanted: str | None) -> tuple[Iterable[pa.Table], list[str]]:
+    """The cells of a sheet, after an empty table, and notes on what was left out.
 
     A column whose cells have several types is text, in which numbers are then recognized as in a CSV file.
-
-    Parameters
-    ----------
-    file
-        The workbook, a local file.
-    options
-        Provides the sheet.
 
     Raises
     ------
     DataFileError
         If the workbook cannot be read, or several sheets have cells and none is named.
     """
+    from python_calamine import CalamineWorkbook
 
-    is_declared = False
-
-    def __init__(self, file: LocalFile, options: ReadOptions) -> None:
-        super().__init__(file)
-        from python_calamine import CalamineWorkbook
-
-        with reading(self.where):
-            with io.BufferedReader(file.stream()) as content:
-                book = CalamineWorkbook.from_filelike(content)
-            sheet, rows = _chosen_sheet(book, options.sheet, self.where)
-        place = header_row([[_text(cell) for cell in row] for row in rows[:50]])
-        body = [row for row in rows[place + 1 :] if any(cell != "" for cell in row)]
-        width = max((k + 1 for row in (rows[place], *body) for k, cell in enumerate(row) if cell != ""), default=0)
-        header = [_text(cell) for cell in rows[place][:width]]
-        if header and not header[-1].strip():
-            raise DataFileError(
-                f"{self.where} has values in column {width} of the sheet {sheet!r}, which has no name in the header; "
-                "name it."
-            )
-        names = named(header)
-        check_names(names, file.name)
-        columns = zip(*(row[:width] for row in body), strict=True) if body else [() for _ in names]
-        with reading(self.where):
-            self._table = pa.table([column_of_cells(cells) for cells in columns], names=names)
-        self.schema = self._table.schema
-        titles = [" ".join(filter(None, map(_text, row))) for row in rows[:place] if any(cell != "" for cell in row)]
-        n_empty = len(rows) - place - 1 - len(body)
-        self.notes = tuple(
-            [f"{self.where}: the row {title!r} above the header was not read." for title in titles]
-            + [f"{self.where}: {n_empty:,} empty rows were not read."] * (n_empty > 0)
+    with reading(file.where):
+        with io.BufferedReader(file.stream()) as content:
+            book = CalamineWorkbook.from_filelike(content)
+        sheet, rows = _chosen_sheet(book, wanted, file.where)
+    place = header_row([[_text(cell) for cell in row] for row in rows[:50]])
+    body = [row for row in rows[place + 1 :] if any(cell != "" for cell in row)]
+    width = max((k + 1 for row in (rows[place], *body) for k, cell in enumerate(row) if cell != ""), default=0)
+    header = [_text(cell) for cell in rows[place][:width]]
+    if header and not header[-1].strip():
+        raise DataFileError(
+            f"{file.where} has values in column {width} of the sheet {sheet!r}, which has no name in the header; name "
+            "it."
         )
-
-    def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of all rows, which are in memory: a sheet has at most a million."""
-        yield self._table.select(list(columns))
+    names = named(header)
+    check_names(names, file.name)
+    columns = zip(*(row[:width] for row in body), strict=True) if body else [() for _ in names]
+    with reading(file.where):
+        table = pa.table([column_of_cells(cells) for cells in columns], names=names)
+    titles = [" ".join(filter(None, map(_text, row))) for row in rows[:place] if any(cell != "" for cell in row)]
+    n_empty = len(rows) - place - 1 - len(body)
+    notes = [f"{file.where}: the row {title!r} above the header was not read." for title in titles]
+    notes += [f"{file.where}: {n_empty:,} empty rows were not read."] * (n_empty > 0)
+    return (table.slice(0, 0), table), notes
 
 
 def _chosen_sheet(book: Any, wanted: str | None, where: str) -> tuple[str, list[list[Any]]]:
@@ -189,47 +172,35 @@ READERS = {
 _ROWS = 1 << 17
 
 
-class StatisticsFile(LocalTable):
-    """A SAS, Stata or SPSS file. Values are codes, not labels; an empty text is missing.
-
-    Parameters
-    ----------
-    file
-        The local file.
+def _of_statistics(file: LocalFile) -> Iterator[pa.Table]:
+    """The rows of a SAS, Stata or SPSS file, after an empty table. Values are codes; an empty text is missing.
 
     Raises
     ------
     DataFileError
         If it cannot be read.
     """
+    import pyreadstat
 
-    def __init__(self, file: LocalFile) -> None:
-        super().__init__(file)
-        import pyreadstat
+    read = getattr(pyreadstat, READERS[file.path.suffix.lower()])
 
-        self._reader = getattr(pyreadstat, READERS[file.path.suffix.lower()])
-        self.schema = self._read(0, 1).schema
-        check_names(self.schema.names, file.name)
-
-    def pieces(self, columns: Sequence[str]) -> Iterator[pa.Table]:
-        """Some columns of all rows."""
-        first, piece = 0, self._read(0, _ROWS, columns)
-        while len(piece):
-            yield piece
-            first += len(piece)
-            if len(piece) < _ROWS:
-                return
-            piece = self._read(first, _ROWS, columns)
-
-    def _read(self, first: int, n: int, columns: Sequence[str] | None = None) -> pa.Table:
-        wanted = None if columns is None else list(columns)
-        with reading(self.where), io.BufferedReader(self.file.stream()) as content:
-            frame, _ = self._reader(content, row_offset=first, row_limit=n, usecols=wanted)
+    def part(first: int, n: int) -> pa.Table:
+        with reading(file.where), io.BufferedReader(file.stream()) as content:
+            frame, _ = read(content, row_offset=first, row_limit=n)
             table = pa.Table.from_pandas(frame, preserve_index=False)
-            table = table if columns is None else table.select(list(columns))
             return pa.table(
                 {
                     name: texts_where(pc.not_equal(column, ""), column) if is_text(column.type) else column
                     for name, column in zip(table.column_names, table.columns, strict=True)
                 }
             )
+
+    start = part(0, 1)
+    check_names(start.column_names, file.name)
+    yield start.slice(0, 0)
+    for first in itertools.count(0, _ROWS):
+        piece = part(first, _ROWS)
+        if len(piece):
+            yield piece
+        if len(piece) < _ROWS:
+            return
