@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
@@ -141,21 +141,14 @@ class Columns(ColumnOptions):
     @property
     def needed(self) -> list[str]:
         """Every column that is read, once."""
-        parts = (self.features, self._label, self._of_group, self.by, self._named, self.outcomes)
-        return list(dict.fromkeys(name for part in parts for name in part))
+        return list(dict.fromkeys((*self._of_people, *self.by)))
 
     @property
-    def _label(self) -> list[str]:
-        return [self.label] if self.label else []
-
-    @property
-    def _of_group(self) -> list[str]:
-        return [*self.group, *self.probabilities]
-
-    @property
-    def _named(self) -> list[str]:
-        columns = (self.decisions, self.ids, self.clusters, self.sample_weight)
-        return [column for column in columns if column is not None]
+    def _of_people(self) -> list[str]:
+        """The columns of which people consist: all but those of `by`."""
+        named = (getattr(self, name) for name in _CHECKS)
+        columns = (*self.features, self.label, *self.group, *self.probabilities, *named, *self.outcomes)
+        return list(dict.fromkeys(filter(None, columns)))
 
     def people_of(self, table: pa.Table, where: str, *, is_part: bool = True) -> People:
         """The people of a file or of a part of it.
@@ -176,20 +169,19 @@ class Columns(ColumnOptions):
         """
         kept = np.arange(len(table))
         exclusions: dict[str, int] = {}
-        for column in [*self._label, *self._of_group] if self.drop_missing else ():
+        for column in filter(None, (self.label, *self.group, *self.probabilities)) if self.drop_missing else ():
             known = pc.is_valid(table.column(column)).to_numpy()
             if not known.all():
                 exclusions[f"no value in {column!r}"] = int((~known).sum())
                 table, kept = table.filter(known), kept[known]
         if not len(table):
             return People.nobody(exclusions)
-        parts = (self.features, self._label, self._of_group, self._named, self.outcomes)
-        frame = table.select(list(dict.fromkeys(name for part in parts for name in part))).to_pandas(use_threads=False)
+        frame = table.select(self._of_people).to_pandas(use_threads=False)
         try:
             cleaned = {name: self._cleaned(name, table.column(name)) for name in {*self.group, *self.by}}
         except InvalidInputError as error:
             raise InvalidInputError(f"{where}: {error}") from None
-        named = {name: column for name in _NAMED if (column := getattr(self, name)) is not None}
+        named = {name: column for name in _CHECKS if (column := getattr(self, name)) is not None}
         try:
             people = People.of(
                 frame[list(self.features)],
@@ -277,7 +269,12 @@ def _check_apart(financial: Sequence[str], label: str, groups: Sequence[str], dr
 
 
 _UNCLEAR = {"yes", "no", "y", "n", "true", "false", "1", "0"}  # values that say nothing without their attribute
-_NAMED = ("decisions", "ids", "clusters", "sample_weight")
+_CHECKS: dict[str, Callable[..., Any]] = {
+    "decisions": as_decisions,
+    "ids": as_ids,
+    "clusters": as_clusters,
+    "sample_weight": as_weights,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -391,13 +388,9 @@ class People:
             probable = replace(probable, probabilities=probable.in_row_order(X, n, called["sensitive_features"]))
             del rows["sensitive_features"]
         rows = {name: in_row_order(values, X, called[name]) for name, values in rows.items()}
-        checks: dict[str, Any] = {
-            "decisions": as_decisions,
-            "ids": as_ids,
-            "clusters": as_clusters,
-            "sample_weight": as_weights,
+        checked: dict[str, Any] = {
+            name: check(rows[name], n, called[name]) for name, check in _CHECKS.items() if rows[name] is not None
         }
-        checked = {name: check(rows[name], n, called[name]) for name, check in checks.items() if rows[name] is not None}
         if "sample_weight" in checked and not is_part:
             check_counted(checked["sample_weight"], called["sample_weight"])
         return cls(

@@ -103,7 +103,7 @@ A = TypeVar("A", bound=_Adds)
 R = TypeVar("R")
 
 _WAITING_PER_THREAD = 2
-_ADDED_AT_ONCE = 8  # items; a power of 2, as the order of additions is then that of `PairwiseSum`
+_ADDED_AT_ONCE = 8  # items; a power of 2, as the order of additions is then that of `pairwise_sum`
 
 
 def in_order(function: Callable[[T], R], items: Iterable[T], n_threads: int) -> Iterator[R]:
@@ -191,43 +191,34 @@ class Threads:
 ONE_THREAD = Threads()
 
 
-class PairwiseSum(Generic[A]):
-    """The sum of many items in order, in which each is added a number of times that hardly grows with their number.
+def pairwise_sum(items: Iterable[A]) -> A | None:
+    """The sum of items in order, in which each is added a number of times that hardly grows with their number.
 
-    Adding to one growing total would take time proportional to its size, every time.
+    Adding to one growing total would take time proportional to its size, every time. None without items.
 
     Examples
     --------
-    >>> letters = PairwiseSum()
-    >>> for letter in "abcde":
-    ...     letters.add(letter)
-    >>> letters.total()
+    >>> pairwise_sum("abcde")
     'abcde'
     """
-
-    def __init__(self) -> None:
-        self._sums: list[A | None] = []  # of 1, 2, 4, ... items, the later ones first
-
-    def add(self, item: A) -> None:
-        """Add the next item."""
-        for k, before in enumerate(self._sums):
+    sums: list[A | None] = []  # of 1, 2, 4, ... items, the later ones first
+    for item in items:
+        for k, before in enumerate(sums):
             if before is None:
-                self._sums[k] = item
-                return
-            item, self._sums[k] = before + item, None
-        self._sums.append(item)
-
-    def total(self) -> A | None:
-        """The sum; None if nothing was added."""
-        total: A | None = None
-        for part in self._sums:
-            if part is not None:
-                total = part if total is None else part + total
-        return total
+                sums[k] = item
+                break
+            item, sums[k] = before + item, None
+        else:
+            sums.append(item)
+    total: A | None = None
+    for part in sums:
+        if part is not None:
+            total = part if total is None else part + total
+    return total
 
 
 def sum_in_order(function: Callable[[T], A], items: Iterable[T], crew: Crew) -> A | None:
-    """The sum of a function's results over the items, added by a crew as `PairwiseSum` does; None without items.
+    """The sum of a function's results over the items, added by a crew as `pairwise_sum` does; None without items.
 
     Examples
     --------
@@ -236,19 +227,13 @@ def sum_in_order(function: Callable[[T], A], items: Iterable[T], crew: Crew) -> 
     """
 
     def added(some: Sequence[T]) -> A:
-        sums: PairwiseSum[A] = PairwiseSum()
-        for item in some:
-            sums.add(function(item))
-        total = sums.total()
+        total = pairwise_sum(map(function, some))
         assert total is not None
         return total
 
     left = iter(items)
     blocks = iter(lambda: list(islice(left, _ADDED_AT_ONCE)), [])
-    sums: PairwiseSum[A] = PairwiseSum()
-    for block in crew.in_order(added, blocks):
-        sums.add(block)
-    return sums.total()
+    return pairwise_sum(crew.in_order(added, blocks))
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # as in malloc.h

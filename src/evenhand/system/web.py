@@ -53,7 +53,7 @@ def open_url(url: str, headers: Mapping[str, str] | None = None) -> Any:
     OSError
         If there is no answer, or an error (`urllib.error.HTTPError`).
     """
-    check_secure(url)
+    _check_secure(url)
     sent = {"User-Agent": "evenhand", "Accept-Encoding": "identity"}
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
@@ -66,18 +66,6 @@ def open_url(url: str, headers: Mapping[str, str] | None = None) -> Any:
     return build_opener(_CheckedRedirects).open(request, timeout=_SECONDS)
 
 
-def check_secure(url: str) -> None:
-    """Reject an address that others could read or change.
-
-    Raises
-    ------
-    InvalidInputError
-        If `url` is not https, or http of this machine itself.
-    """
-    if not _is_secure(url):
-        raise InvalidInputError(f"`url` must be an https address, got {url!r}.")
-
-
 def reason_of(error: BaseException | None) -> str:
     """Why there is no content, in words."""
     if isinstance(error, HTTPError):
@@ -87,10 +75,15 @@ def reason_of(error: BaseException | None) -> str:
     return str(getattr(error, "reason", None) or error)
 
 
-def _is_secure(url: str) -> bool:
+def is_secure(url: str) -> bool:
     """Whether `url` is https, or http that never leaves this machine."""
     parts = urlsplit(url)
     return parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+
+
+def _check_secure(url: str) -> None:
+    if not is_secure(url):
+        raise InvalidInputError(f"`url` must be an https address, got {url!r}.")
 
 
 class _CheckedRedirects(HTTPRedirectHandler):
@@ -105,7 +98,7 @@ class _CheckedRedirects(HTTPRedirectHandler):
         headers: http.client.HTTPMessage,
         newurl: str,
     ) -> Request | None:
-        if not _is_secure(newurl):
+        if not is_secure(newurl):
             fp.close()
             parts = urlsplit(newurl)
             raise BrokenDownloadError(f"it redirects to {parts.scheme}://{parts.hostname}, which is not https")
@@ -150,7 +143,7 @@ def download_file(url: str, target: Path, progress: Progress | None = None) -> P
     Traceback (most recent call last):
     evenhand.exceptions.InvalidInputError: `url` must be an https address, got 'http://example.org/a.csv'.
     """
-    check_secure(url)
+    _check_secure(url)
     failure: Exception | None = None
     for attempt in range(_ATTEMPTS):
         if attempt:

@@ -15,7 +15,7 @@ from evenhand.auditing.streaming.source import hash_limit, lowest_rows, open_sou
 from evenhand.auditing.streaming.store import RowFile, encode, load
 from evenhand.exceptions import StreamError
 from evenhand.inputs.tables import open_table, typed
-from evenhand.system.threads import PairwiseSum, Threads, in_order, sum_in_order
+from evenhand.system.threads import Threads, in_order, pairwise_sum, sum_in_order
 
 _VALUES = st.floats(allow_nan=False, allow_infinity=False, width=64) | st.sampled_from([0.0, -0.0, 1e-300, 0.1])
 
@@ -117,20 +117,14 @@ def test_an_error_in_a_thread_is_raised_in_its_turn():
 
 def test_sums_by_pairs_keep_the_order_of_the_items():
     for n in range(20):
-        found = PairwiseSum()
-        for number in range(n):
-            found.add((number,))
-        assert found.total() == (tuple(range(n)) if n else None)
+        assert pairwise_sum((number,) for number in range(n)) == (tuple(range(n)) if n else None)
 
 
 @pytest.mark.parametrize("n_threads", [1, 3])
 def test_sums_in_threads_are_those_by_pairs_to_the_last_bit(rng, n_threads):
     for n in (0, 1, 7, 8, 9, 40, 61):
         values = (rng.normal(size=n) * 10.0 ** rng.integers(-8, 8, n)).tolist()
-        expected = PairwiseSum()
-        for value in values:
-            expected.add(value)
-        assert sum_in_order(float, iter(values), Threads(n_threads)) == expected.total()
+        assert sum_in_order(float, iter(values), Threads(n_threads)) == pairwise_sum(values)
 
 
 @pytest.mark.parametrize("kind", [np.dtype("i2"), np.dtype([("a", "f8"), ("b", "i1", (3,))])])

@@ -24,7 +24,7 @@ from pyarrow import fs
 from evenhand.exceptions import DataFileError, DownloadError, EvenhandError, MissingExtraError, first_line
 from evenhand.inputs.tables.raw import Address, DataFile, LocalFile, on_full_disk
 from evenhand.system.files import PrivateFolder, space_in
-from evenhand.system.web import check_secure, download_file, open_url, reason_of
+from evenhand.system.web import download_file, is_secure, open_url, reason_of
 
 _CREDENTIALS = {
     "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, AWS_PROFILE, or a role",
@@ -343,14 +343,11 @@ class _Ranges(io.RawIOBase):
 
 def _check_readable(address: Address) -> None:
     """Reject plain http, which anyone on the network can read and change, except for this machine itself."""
-    if address.scheme == "http":
-        try:
-            check_secure(address.text)
-        except ValueError:
-            raise DataFileError(
-                f"{address.name!r} is a plain http address, so anyone on the network could read and change the "
-                "data; use https. Plain http is only allowed for this machine itself."
-            ) from None
+    if not is_secure(address.text):
+        raise DataFileError(
+            f"{address.name!r} is a plain http address, so anyone on the network could read and change the data; use "
+            "https. Plain http is only allowed for this machine itself."
+        )
 
 
 @contextmanager
