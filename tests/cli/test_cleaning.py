@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 
 import evenhand as eh
 from evenhand.inputs.people import Columns
-from evenhand.inputs.read_options import ColumnOptions, ReadOptions
+from evenhand.inputs.read_options import ReadOptions
 from evenhand.inputs.tables import open_table
 
 pytestmark = [pytest.mark.integration, pytest.mark.filterwarnings("default::evenhand.EvenhandWarning")]
@@ -152,8 +152,8 @@ def test_given_scores_are_read_with_the_same_cleaning(evenhand, files, tmp_path)
 
 def test_a_column_keeps_its_numbers_as_an_input_and_is_cut_as_a_group(files):
     table = pd.read_csv(files / "tidy.csv")
-    roles = ColumnOptions(features=tuple(INPUTS), positive_label="yes", bands={"age": (25, 62)}, by=("age",))
-    columns = Columns.among(list(table.columns), "repaid", "age", roles)
+    roles = {"positive_label": "yes", "bands": {"age": (25, 62)}, "by": ("age",)}
+    columns = Columns(label="repaid", group=("age",), features=tuple(INPUTS), **roles).among(list(table.columns))
     people = columns.people_of(next(open_table(files / "messy.parquet").pieces(columns.needed)), "file")
     assert people.table["age"].tolist() == table["age"].tolist()
     assert people.groups.names == ("25 to under 62", "62 and over", "under 25")

@@ -1,5 +1,7 @@
 """Which column plays which part."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -7,7 +9,6 @@ import pytest
 
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.people import Columns
-from evenhand.inputs.read_options import ColumnOptions
 
 TABLE = pd.DataFrame(
     {
@@ -20,7 +21,7 @@ TABLE = pd.DataFrame(
 
 
 def columns(label="paid", group=("sex",), **roles):
-    return Columns.among(list(TABLE.columns), label, group, ColumnOptions(**roles))
+    return Columns(label=label, group=group, **roles).among(list(TABLE.columns))
 
 
 def people(**options):
@@ -76,25 +77,25 @@ def test_financial_features_are_apart_from_label_group_and_what_is_left_out():
         ("a", ("a",), "is removed"),
     ):
         with pytest.raises(InvalidInputError, match=f"The financial feature '{financial}' .*{message}"):
-            Columns.among(
-                ["y", "sex", "a", "b"], "y", "sex", ColumnOptions(keep_group=True, drop=drop), financial=[financial]
+            Columns(label="y", group=("sex",), keep_group=True, drop=drop, financial_features=(financial,)).among(
+                ["y", "sex", "a", "b"]
             )
 
 
 def test_spaces_around_names_need_not_be_given():
     available = [" y", "sex ", " a ", "b"]
-    found = Columns.among(available, "y", "sex", ColumnOptions(by=("b ",), drop=("a",)))
+    found = Columns(label="y", group=("sex",), by=("b ",), drop=("a",)).among(available)
     assert (found.label, found.group, found.features, found.by) == (" y", ("sex ",), ("b",), ("b",))
 
 
 def test_outcomes_are_not_inputs_and_keep_what_is_missing():
     table = TABLE.assign(rate=[0.1, None, 0.3, 0.4])
-    named = (list(table.columns), "paid", ["sex"], ColumnOptions(positive_label="Yes", drop_missing=True))
-    found = Columns.among(*named, outcomes=["rate"])
+    named = Columns(label="paid", group=("sex",), positive_label="Yes", drop_missing=True, outcomes=("rate",))
+    found = named.among(list(table.columns))
     assert "rate" not in found.features
     read = found.people_of(pa.Table.from_pandas(table), "'people.csv'")
     assert read.outcomes["rate"].isna().tolist() == [False, True]
     drawn = read.rows(np.array([1]))
     assert drawn.outcomes["rate"].isna().tolist() == [True]
     with pytest.raises(InvalidInputError, match=r"`outcomes` \(--outcomes\)"):
-        Columns.among(*named, outcomes=["price"])
+        replace(named, outcomes=("price",)).among(list(table.columns))

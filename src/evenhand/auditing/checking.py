@@ -35,7 +35,7 @@ from evenhand.inputs.names import (
     protected_characteristic,
     suggests,
 )
-from evenhand.inputs.validation import as_table, category_text, check_columns, plain_name
+from evenhand.inputs.validation import as_columns, as_table, category_text, check_columns, plain_name
 from evenhand.report.check_page import check_page, terminal_check
 from evenhand.report.terminal import as_text
 from evenhand.system.files import toml_value, write_text
@@ -607,20 +607,8 @@ def _role(
     if isinstance(given, str) or (what != "y" and is_list_of_names):
         columns = table[check_columns(given, list(table.columns), f"`{what}` ({option})")]
     else:
-        columns = _columns_of(given, table, what)
+        columns = as_columns(given, len(table), what)
     return Proposal(tuple(map(str, columns.columns)), _GIVEN), columns
-
-
-def _columns_of(values: Any, table: pd.DataFrame, what: str) -> pd.DataFrame:
-    """A column or columns that were given separately from the table."""
-    if isinstance(values, Mapping):
-        values = pd.DataFrame({str(key): list(column) for key, column in values.items()})
-    if len(getattr(values, "shape", ())) != 2:
-        values = pd.DataFrame({str(getattr(values, "name", None) or what): np.asarray(values, dtype=object)})
-    columns = as_table(values, what)
-    if len(columns) != len(table):
-        raise InvalidInputError(f"`{what}` has {len(columns)} values for {len(table)} rows.")
-    return columns
 
 
 def _joined(columns: pd.DataFrame) -> pd.Series[str]:

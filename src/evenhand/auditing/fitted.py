@@ -20,9 +20,9 @@ from evenhand.exceptions import InvalidInputError, warn_caller
 from evenhand.inputs.checking import MATCHED_ON_DECISION
 from evenhand.inputs.identity import hash_rows
 from evenhand.inputs.names import names_a_bad_outcome, names_a_decision
-from evenhand.inputs.people import MISSING, People
+from evenhand.inputs.people import People
 from evenhand.inputs.reason_maps import ReasonMap
-from evenhand.inputs.validation import category_text, is_number_column
+from evenhand.inputs.validation import MISSING, category_text, is_number_column
 from evenhand.matching import MatchReference
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
 from evenhand.matching.space import Missing

@@ -15,7 +15,7 @@ from evenhand.cli.options import AuditPlan, SearchPlan, TablePlan, TrainPlan, op
 from evenhand.exceptions import DataFileError, InvalidInputError
 from evenhand.inputs.given import attribution_columns, given_columns, rows_by_id, rows_in_order
 from evenhand.inputs.identity import fingerprint_file
-from evenhand.inputs.people import People, read_people
+from evenhand.inputs.people import Columns, People, read_people
 from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.splitting import sample_people, split_people
@@ -364,19 +364,10 @@ def _applicants(
 ) -> tuple[People, tuple[str, ...]]:
     """The people of a file, with notes on how it was read; `is_checked` says that its columns were checked before."""
     favorable = getattr(plan, "favorable", None)
-    columns = part_of(plan, ColumnOptions)
-    people, notes = read_people(
-        path,
-        label=plan.label,
-        group=plan.group,
-        financial=plan.financial_features,
-        roles=replace(columns, features=None if features is None else tuple(features)),
-        reading=part_of(plan, ReadOptions),
-        favorable=None if getattr(plan, "unit", None) else favorable,
-        outcomes=getattr(plan, "outcomes", ()),
-        probabilities=getattr(plan, "group_probabilities", ()),
-        is_checked=is_checked,
-    )
+    named: Any = None if features is None else tuple(features)
+    outcome_favors = None if getattr(plan, "unit", None) else favorable
+    roles = replace(part_of(plan, Columns), features=named, favorable=outcome_favors)
+    people, notes = read_people(path, roles, part_of(plan, ReadOptions), is_checked=is_checked)
     if isinstance(plan, AuditPlan) and people.given_probabilities is not None:
         given = replace(people.given_probabilities, n_draws=plan.draws, threshold=plan.group_threshold)
         people = replace(people, given_probabilities=given)

@@ -236,8 +236,9 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
 
 
 def part_of(plan: object, kind: type[Plan]) -> Plan:
-    """The options of a plan that a smaller dataclass defines."""
-    return kind(**{option.name: getattr(plan, option.name) for option in fields(kind)})  # type: ignore[arg-type]
+    """The options of a plan that a different dataclass has, too."""
+    names = (option.name for option in fields(kind))  # type: ignore[arg-type]
+    return kind(**{name: getattr(plan, name) for name in names if hasattr(plan, name)})
 
 
 def check_given(plan: object, *names: str) -> None:

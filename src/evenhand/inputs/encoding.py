@@ -12,11 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.validation import is_number_column
+from evenhand.inputs.validation import MISSING, as_texts, is_number_column
 
 Encoding = Literal["onehot", "ordinal", "unscaled"]
-
-_MISSING = "(missing)"
 
 
 @dataclass(frozen=True)
@@ -40,7 +38,7 @@ class NumberColumn:
 
     @property
     def encoded_names(self) -> list[str]:
-        return [self.name, f"{self.name}={_MISSING}"] if self.flags_missing else [self.name]
+        return [self.name, f"{self.name}={MISSING}"] if self.flags_missing else [self.name]
 
     def transform(self, values: pd.Series[Any]) -> NDArray[np.float64]:
         if not is_number_column(values):
@@ -67,13 +65,13 @@ class CategoryColumn:
 
     @classmethod
     def fit(cls, name: str, values: pd.Series[Any], encoding: Encoding) -> CategoryColumn:
-        keys = _keys(values)
+        keys = as_texts(values)
         seen = set(keys.unique())
         if isinstance(values.dtype, pd.CategoricalDtype):  # keep the order that the user gave
             ordered = [str(c) for c in values.dtype.categories]
         else:
-            ordered = sorted(seen - {_MISSING})
-        categories = tuple(c for c in [*ordered, _MISSING] if c in seen)
+            ordered = sorted(seen - {MISSING})
+        categories = tuple(c for c in [*ordered, MISSING] if c in seen)
         if encoding == "unscaled":
             return cls(name, categories, encoding, 0.0, 1.0)
         codes = pd.Index(categories).get_indexer(pd.Index(keys)).astype(np.float64)
@@ -88,7 +86,7 @@ class CategoryColumn:
 
     def codes(self, values: pd.Series[Any]) -> NDArray[np.int64]:
         """Position of each value among the categories, -1 for one never seen."""
-        return pd.Index(self.categories).get_indexer(pd.Index(_keys(values))).astype(np.int64)
+        return pd.Index(self.categories).get_indexer(pd.Index(as_texts(values))).astype(np.int64)
 
     def transform(self, values: pd.Series[Any]) -> NDArray[np.float64]:
         codes = self.codes(values)
@@ -211,8 +209,3 @@ def _numbers(name: str, values: pd.Series[Any]) -> NDArray[np.float64]:
     if np.isinf(numbers).any():
         raise InvalidInputError(f"Column {name!r} holds {int(np.isinf(numbers).sum())} infinite values.")
     return numbers
-
-
-def _keys(values: pd.Series[Any]) -> pd.Series[Any]:
-    """Categories as strings, so that they survive JSON; missing ones named."""
-    return values.astype(object).where(values.notna(), _MISSING).map(str)

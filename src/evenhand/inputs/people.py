@@ -23,6 +23,7 @@ from evenhand.inputs.read_options import ColumnOptions, ReadOptions
 from evenhand.inputs.tables import open_table, typed
 from evenhand.inputs.tables.columns import is_numeric
 from evenhand.inputs.validation import (
+    MISSING,
     SEPARATOR,
     Groups,
     as_clusters,
@@ -39,61 +40,37 @@ from evenhand.inputs.validation import (
     in_row_order,
 )
 
-MISSING = "(missing)"
-"""The value for a missing one."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Columns(ColumnOptions):
-    """The roles of a file's columns, checked; those that `ColumnOptions` names are described there.
+    """The roles of a file's columns; those that `ColumnOptions` names are described there.
 
     Attributes
     ----------
     label, group, features
-        Column of the outcome, empty if there is none; of the protected attribute; inputs of the model.
+        Column of the outcome, empty if there is none; of the protected attribute; inputs of the model, if named.
+    financial_features
+        Columns on which people are compared.
     favorable
         ``"low"`` if 1 is the unfavorable outcome for the model: the label is then 0 for the favorable value.
     outcomes
         Columns of additional outcomes, numeric if present.
-    probabilities
+    group_probabilities
         Columns with the probability of each group, in place of `group`.
     """
 
-    label: str
-    group: tuple[str, ...]
-    features: tuple[str, ...]
+    label: str = ""
+    group: tuple[str, ...] = ()
+    features: tuple[str, ...] = None  # type: ignore[assignment] # until `among`, if the model names none
+    financial_features: tuple[str, ...] = ()
     favorable: str | None = None
     outcomes: tuple[str, ...] = ()
-    probabilities: tuple[str, ...] = ()
+    group_probabilities: tuple[str, ...] = ()
     groups: Mapping[str, str] = field(default_factory=dict)
     bands: Mapping[str, Sequence[float]] = field(default_factory=dict)
 
-    @classmethod
-    def among(
-        cls,
-        available: Sequence[str],
-        label: str,
-        group: str | Sequence[str],
-        roles: ColumnOptions,
-        *,
-        financial: Sequence[str] = (),
-        favorable: str | None = None,
-        outcomes: Sequence[str] = (),
-        probabilities: Sequence[str] = (),
-    ) -> Columns:
-        """Check the names of columns against those there are.
-
-        Parameters
-        ----------
-        available
-            The columns of the table.
-        label, group, outcomes, probabilities
-            Columns of the label, empty if there is none; of the group; of additional outcomes; and of the probability
-            of each group, in place of the group.
-        roles
-            All other roles; by default, features are all columns without one.
-        financial, favorable
-            Financial features, and which scores are good.
+    def among(self, available: Sequence[str]) -> Columns:
+        """The roles with names as the columns of a table have them; features are all without a role, if none are named.
 
         Raises
         ------
@@ -104,19 +81,18 @@ class Columns(ColumnOptions):
         def checked(names: Iterable[str], what: str) -> tuple[str, ...]:
             return tuple(check_columns(names, available, what)) if names else ()
 
-        if label:
-            (label,) = checked([label], "`label` (--label)")
-        probable = checked(probabilities, "--group-probabilities")
-        groups = () if probable else tuple(check_columns(group, available, "`group` (--group)"))
-        dropped, splits = checked(roles.drop, "`drop` (--drop)"), checked(roles.by, "`by` (--by)")
-        further = checked(outcomes, "`outcomes` (--outcomes)")
+        label = next(iter(checked([self.label] if self.label else (), "`label` (--label)")), "")
+        probable = checked(self.group_probabilities, "--group-probabilities")
+        groups = () if probable else tuple(check_columns(self.group, available, "`group` (--group)"))
+        dropped, splits = checked(self.drop, "`drop` (--drop)"), checked(self.by, "`by` (--by)")
+        outcomes = checked(self.outcomes, "`outcomes` (--outcomes)")
         flags = {"decisions": "decision", "ids": "id", "clusters": "clusters", "sample_weight": "sample-weight"}
         named: dict[str, Any] = {
             name: checked([column], f"`{name}` (--{flag})")[0]
             for name, flag in flags.items()
-            if (column := getattr(roles, name)) is not None
+            if (column := getattr(self, name)) is not None
         }
-        cut = roles.bands or {}
+        cut = self.bands or {}
         bands = dict(zip(checked([*cut], "`bands` of [clean]"), cut.values(), strict=True))
         for name in bands:
             if name not in (*groups, *splits):
@@ -124,18 +100,24 @@ class Columns(ColumnOptions):
                     f"`bands` of [clean] cut {name!r}, which is neither `group` (--group) nor among `by` (--by): name "
                     "it there, or leave out its bands."
                 )
-        hidden = {label, *named.values(), *dropped, *further, *(() if roles.keep_group else (*groups, *probable))}
-        _check_apart(checked(financial, "`financial_features`"), label, [*groups, *probable], dropped)
-        own = None if roles.features is None else as_spelled(roles.features, available)
-        chosen = [c for c in available if c not in hidden] if own is None else own
-        own_roles = {**vars(roles), **named, "drop": dropped, "by": splits, "groups": dict(roles.groups or {})}
-        return cls(
+        hidden = {label, *named.values(), *dropped, *outcomes, *(() if self.keep_group else (*groups, *probable))}
+        financial = checked(self.financial_features, "`financial_features`")
+        _check_apart(financial, label, [*groups, *probable], dropped)
+        is_open = self.features is None
+        own = [c for c in available if c not in hidden] if is_open else as_spelled(self.features, available)
+        return replace(
+            self,
             label=label,
             group=groups,
-            favorable=favorable,
-            outcomes=further,
-            probabilities=probable,
-            **{**own_roles, "bands": bands, "features": tuple(check_columns(chosen, available, "The model"))},
+            features=tuple(check_columns(own, available, "The model")),
+            financial_features=financial,
+            outcomes=outcomes,
+            group_probabilities=probable,
+            drop=dropped,
+            by=splits,
+            groups=dict(self.groups or {}),
+            bands=bands,
+            **named,
         )
 
     @property
@@ -147,7 +129,7 @@ class Columns(ColumnOptions):
     def _of_people(self) -> list[str]:
         """The columns of which people consist: all but those of `by`."""
         named = (getattr(self, name) for name in _CHECKS)
-        columns = (*self.features, self.label, *self.group, *self.probabilities, *named, *self.outcomes)
+        columns = (*self.features, self.label, *self.group, *self.group_probabilities, *named, *self.outcomes)
         return list(dict.fromkeys(filter(None, columns)))
 
     def people_of(self, table: pa.Table, where: str, *, is_part: bool = True) -> People:
@@ -169,7 +151,7 @@ class Columns(ColumnOptions):
         """
         kept = np.arange(len(table))
         exclusions: dict[str, int] = {}
-        for column in filter(None, (self.label, *self.group, *self.probabilities)) if self.drop_missing else ():
+        for column in filter(None, (self.label, *self.group, *self.group_probabilities)) if self.drop_missing else ():
             known = pc.is_valid(table.column(column)).to_numpy()
             if not known.all():
                 exclusions[f"no value in {column!r}"] = int((~known).sum())
@@ -186,8 +168,8 @@ class Columns(ColumnOptions):
             people = People.of(
                 frame[list(self.features)],
                 self._labels(frame) if self.label else None,
-                GroupProbabilities(frame[list(self.probabilities)])
-                if self.probabilities
+                GroupProbabilities(frame[list(self.group_probabilities)])
+                if self.group_probabilities
                 else pd.DataFrame({name: cleaned[name].to_pandas() for name in self.group}),
                 names={"y": self.label, "sensitive_features": " & ".join(self.group), **named},
                 is_part=is_part,
@@ -576,17 +558,7 @@ def without_unfit(
 
 
 def read_people(
-    source: Any,
-    *,
-    label: str,
-    group: str | Sequence[str],
-    financial: Sequence[str],
-    roles: ColumnOptions,
-    reading: ReadOptions,
-    favorable: str | None = None,
-    outcomes: Sequence[str] = (),
-    probabilities: Sequence[str] = (),
-    is_checked: bool = False,
+    source: Any, roles: Columns, reading: ReadOptions, *, is_checked: bool = False
 ) -> tuple[People, tuple[str, ...]]:
     """Read the people of a table into memory.
 
@@ -594,10 +566,8 @@ def read_people(
     ----------
     source
         A file, address or table that `evenhand.read_table` accepts.
-    label, group, financial, favorable, outcomes, probabilities
-        As in `Columns.among`.
     roles
-        Further columns; its `features`, if there are any, are named by the model.
+        The roles of its columns; features, if there are any, are named by the model.
     reading
         What the file does not specify.
     is_checked
@@ -613,21 +583,12 @@ def read_people(
         If the table cannot be read, or a value is missing or invalid.
     """
     raw = open_table(source, reading)
-    columns = Columns.among(
-        raw.schema.names,
-        label,
-        group,
-        roles,
-        financial=financial,
-        favorable=favorable,
-        outcomes=outcomes,
-        probabilities=probabilities,
-    )
+    columns = roles.among(raw.schema.names)
     file = typed(raw, columns.needed, reading)
     notes = tuple(file.notes)
     if not is_checked:
         inputs = file.table.select(list(columns.features)).to_pandas()
-        asked = (*financial, *roles.keep_inputs)
+        asked = (*roles.financial_features, *roles.keep_inputs)
         columns, left_out = without_unfit(columns, inputs, asked=asked, is_named=roles.features is not None)
         notes += left_out
     if columns.label and columns.positive_label is not None:

@@ -237,6 +237,9 @@ def is_writable(text: str) -> bool:
     return True
 
 
+MISSING = "(missing)"
+"""The text of a missing value."""
+
 SEPARATOR = " & "
 """Between the values of several attributes in the name of a group; no value contains it."""
 
@@ -472,15 +475,9 @@ def as_groups(sensitive_features: Any, n: int, name: str = "sensitive_features",
         raise InvalidInputError(
             f"`{name}` is missing: groups are needed to compare people. Give one value per row of `X`."
         )
-    given = sensitive_features
-    if isinstance(given, Mapping):
-        given = pd.DataFrame({str(key): list(column) for key, column in given.items()})
-    if _is_two_dimensional(given):
-        table = as_table(given, name)
-        _refuse_probabilities(table, name)
-        columns = {str(column): _as_column(table[column], name, n) for column in table.columns}
-    else:
-        columns = {name: _as_column(given, name, n)}
+    table = as_columns(sensitive_features, n, name)
+    _refuse_probabilities(table, name)
+    columns = {str(column): table[column] for column in table.columns}
     for label, values in columns.items():
         missing = int(values.isna().sum())
         if missing:
@@ -555,17 +552,19 @@ def as_splits(by: Any, n: int) -> dict[str, NDArray[np.str_]]:
     """
     if by is None:
         return {}
-    if isinstance(by, Mapping):
-        by = pd.DataFrame({str(name): list(values) for name, values in by.items()})
-    is_column = getattr(by, "ndim", 2) == 1 or isinstance(by, list)
-    table = as_table(np.asarray(by, dtype=object)[:, None] if is_column else by, "by")
-    if len(table) != n:
-        raise InvalidInputError(f"`by` has {len(table)} values for {n} rows.")
-    names = [str(getattr(by, "name", None) or "by")] if is_column else list(table.columns)
-    return {
-        name: table.iloc[:, k].astype(object).where(table.iloc[:, k].notna(), "(missing)").map(str).to_numpy(dtype=str)
-        for k, name in enumerate(names)
-    }
+    table = as_columns(by, n, "by")
+    return {str(name): as_texts(table[name]).to_numpy(dtype=str) for name in table.columns}
+
+
+def as_texts(values: pd.Series[Any]) -> pd.Series[Any]:
+    """Values as text; a missing value is a separate value.
+
+    Examples
+    --------
+    >>> as_texts(pd.Series(["NY", None, 3])).tolist()
+    ['NY', '(missing)', '3']
+    """
+    return values.astype(object).where(values.notna(), MISSING).map(str)
 
 
 def is_number_column(values: pd.Series[Any]) -> bool:
@@ -651,6 +650,18 @@ def _category_texts(values: pd.Series[Any]) -> pd.Series[Any]:
 def _is_two_dimensional(values: Any) -> bool:
     """Whether an array or a table of any library has two dimensions."""
     return len(getattr(values, "shape", ())) == 2
+
+
+def as_columns(values: Any, n: int, name: str) -> pd.DataFrame:
+    """The columns of n people from a mapping, a table, or a single column of any library."""
+    if isinstance(values, Mapping):
+        values = pd.DataFrame({str(key): list(column) for key, column in values.items()})
+    if not _is_two_dimensional(values):
+        return _as_column(values, name, n).to_frame(str(getattr(values, "name", None) or name))
+    table = as_table(values, name)
+    if len(table) != n:
+        raise InvalidInputError(f"`{name}` has {len(table)} values for {n} rows.")
+    return table
 
 
 def _as_column(values: Any, name: str, n: int) -> pd.Series[Any]:

@@ -166,14 +166,14 @@ def audit_stream(
     with only_one(store.folder):
         raw = open_table(at_rest(source, how, store, roles.ids), reading, folder=store.folder)
         named = input_columns(model) if roles.features is None else roles.features
-        used = Columns.among(
-            raw.schema.names,
-            label or "",
-            group,
-            replace(roles, features=None if named is None else tuple(named)),
-            financial=options.financial_features,
-            favorable=options.favorable,
-        )
+        main = {
+            "label": label or "",
+            "group": (group,) if isinstance(group, str) else tuple(group),
+            "features": None if named is None else tuple(named),
+            "financial_features": options.financial_features,
+            "favorable": options.favorable,
+        }
+        used = Columns(**{**vars(roles), **main}).among(raw.schema.names)
         batch_rows = how.batch_rows
         if batch_rows is None and (how.device or "").startswith("cuda"):
             batch_rows = _GPU_ROWS
