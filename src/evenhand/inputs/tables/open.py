@@ -161,14 +161,14 @@ def _from_store(store: Store, options: ReadOptions) -> RawTable:
     """A table in a store: Parquet is read in place, everything else is copied."""
     name = store.address.name
     if store.is_folder:
-        files = {store.relative(file.path): file for file in store.files()}
+        files = {file.below: file for file in store.files()}
         if any(path.startswith("_delta_log/") for path in files):
             raise DataFileError(f"{name!r} is a Delta table, not a folder of files: write delta:{name}.")
         paths = parquet_below(files, name)
         return ParquetFiles.of(name, [files[path] for path in paths], paths)
     opener = _opener(store.path, name)
     if store.path.lower().endswith(".parquet"):
-        return ParquetFiles.of(name, store.files(), [store.path.rpartition("/")[2]])
+        return ParquetFiles.of(name, [store], [store.path.rpartition("/")[2]])
     return opener(store.copied(), options)
 
 

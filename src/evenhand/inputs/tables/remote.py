@@ -13,7 +13,7 @@ import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
@@ -45,8 +45,8 @@ _UNREACHED = {"NETWORK_CONNECTION", "UNAVAILABLE"}
 
 
 @dataclass(frozen=True)
-class Store:
-    """A place in a remote file system.
+class Store(DataFile):
+    """A place in a remote file system: a file, or a folder of them.
 
     Attributes
     ----------
@@ -56,11 +56,14 @@ class Store:
         The file system.
     path
         Path inside the file system.
+    below
+        The last part of the path, for a file below the place that the user gave.
     """
 
     address: Address
     filesystem: fs.FileSystem = field(repr=False)
     path: str
+    below: str = ""
 
     @classmethod
     def at(cls, address: Address) -> Store:
@@ -84,6 +87,13 @@ class Store:
         return cls(address, filesystem, path.rstrip("/"))
 
     @property
+    def name(self) -> str:  # type: ignore[override] # no one sets it
+        if not self.below:
+            return self.address.name
+        base, mark, query = self.address.name.partition("?")
+        return f"{base.rstrip('/')}/{self.below}{mark}{query}"
+
+    @property
     def is_folder(self) -> bool:
         """Whether there are files below the place.
 
@@ -105,17 +115,12 @@ class Store:
                 raise DataFileError(f"There is no file or folder {self.address.name!r}; check its name.")
         return bool(kind == fs.FileType.Directory)
 
-    def files(self) -> list[StoredFile]:
-        """The files below the place, or the file itself, sorted by name."""
-        if not self.is_folder:
-            return [self._file(self.path)]
+    def files(self) -> list[Store]:
+        """The files below the place, sorted by name."""
         with _asking_store(self.address):
             below = self.filesystem.get_file_info(fs.FileSelector(self.path, recursive=True))
-        return [self._file(info.path) for info in sorted(below, key=lambda info: info.path) if info.is_file]
-
-    def relative(self, path: str) -> str:
-        """The path of a file below the place."""
-        return path.removeprefix(self.path).lstrip("/")
+        paths = sorted(info.path for info in below if info.is_file)
+        return [replace(self, path=path, below=path.removeprefix(self.path).lstrip("/")) for path in paths]
 
     def copied(self) -> LocalFile:
         """The file at the place, copied to the local disk for as long as it is used."""
@@ -127,33 +132,6 @@ class Store:
             with target.open("wb") as file:
                 shutil.copyfileobj(source, file, 1 << 22)
         return LocalFile(target, self.address.name, folder=folder)
-
-    def _file(self, path: str) -> StoredFile:
-        name = self.address.name
-        if path != self.path:
-            base, mark, query = name.partition("?")
-            name = f"{base.rstrip('/')}/{self.relative(path)}{mark}{query}"
-        return StoredFile(self.filesystem, path, name, self.address)
-
-
-@dataclass(frozen=True)
-class StoredFile(DataFile):
-    """A file in a store.
-
-    Attributes
-    ----------
-    filesystem, path
-        Where it is.
-    name
-        Name shown to users.
-    address
-        Address of the table that it belongs to.
-    """
-
-    filesystem: fs.FileSystem = field(repr=False)
-    path: str
-    name: str
-    address: Address = field(repr=False)
 
     def open(self) -> pa.NativeFile:
         with _asking_store(self.address):
