@@ -130,7 +130,7 @@ def open_source(file: TypedFile, batch_rows: int | None, spool: Path) -> Source:
         if not spool.exists():
             with write_atomically(spool) as temporary:
                 _write(file, temporary, batch_rows or _MOST_ROWS)
-        files, columns = (ParquetFile(LocalFile(spool, file.raw.name)).looked_at()[0],), file.columns.written
+        files, columns = (ParquetFile(LocalFile(spool, file.raw.name)),), file.columns.written
     batches: list[Batch] = []
     first_row, most = 0, rows_in_batch(sum(sum(part.row_group_sizes) for part in files), batch_rows)
     for place, part in enumerate(files):

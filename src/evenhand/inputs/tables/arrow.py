@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from pyarrow import ipc
 
 from evenhand.exceptions import DataFileError, InvalidTypeError
 from evenhand.inputs.identity import hash_rows
-from evenhand.inputs.tables.columns import drift, kinds_of, usable_type
+from evenhand.inputs.tables.columns import drift, usable_type
 from evenhand.inputs.tables.raw import (
     DataFile,
     LocalFile,
@@ -97,14 +98,11 @@ class ParquetFile:
         Names and types of the columns given by the names of folders.
     values
         Values of these columns.
-    known_sizes
-        Rows of each row group; None if they have not been read yet.
     """
 
     file: DataFile
     partition: pa.Schema = field(default_factory=lambda: pa.schema([]), repr=False)
     values: Mapping[str, object] = field(default_factory=dict)
-    known_sizes: tuple[int, ...] | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -115,20 +113,22 @@ class ParquetFile:
         """The same file for a process in a different folder."""
         return replace(self, file=self.file.absolute())
 
-    def looked_at(self) -> tuple[ParquetFile, pa.Schema]:
-        """The file with the sizes of its row groups, and names and types of all columns."""
+    @cached_property
+    def _footer(self) -> tuple[pa.Schema, tuple[int, ...]]:
         with reading(repr(self.name)), self.file.open() as source, pq.ParquetFile(source) as parquet:
             own, footer = parquet.schema_arrow, parquet.metadata
-            sizes = tuple(footer.row_group(k).num_rows for k in range(footer.num_row_groups))
-        missing = [column for column in self.partition if column.name not in own.names]
-        return replace(self, known_sizes=sizes), pa.schema([*own, *missing])
+            return own, tuple(footer.row_group(k).num_rows for k in range(footer.num_row_groups))
+
+    @property
+    def schema(self) -> pa.Schema:
+        """Names and types of all columns."""
+        own = self._footer[0]
+        return pa.schema([*own, *(column for column in self.partition if column.name not in own.names)])
 
     @property
     def row_group_sizes(self) -> tuple[int, ...]:
         """Rows of each row group."""
-        sizes = self.looked_at()[0].known_sizes if self.known_sizes is None else self.known_sizes
-        assert sizes is not None
-        return sizes
+        return self._footer[1]
 
     def read_groups(self, row_groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some columns of whole row groups."""
@@ -210,17 +210,15 @@ class ParquetFiles(RawTable):
         partition, values = partition_values(paths, repr(name))
         parts = [ParquetFile(file, partition, of_file) for file, of_file in zip(files, values, strict=True)]
         n_threads = 1 if all(file.is_near for file in files) else _REQUESTS
-        opened = list(in_order(ParquetFile.looked_at, parts, n_threads))
-        first, expected = opened[0]
-        for part, schema in opened:
+        schemas = list(in_order(lambda part: part.schema, parts, n_threads))
+        for part, schema in zip(parts, schemas, strict=True):
             check_names(schema.names, part.name)
-            differences = drift(kinds_of(expected), kinds_of(schema))
-            if differences:
+            if differences := drift(schemas[0], schema):
                 raise DataFileError(
-                    f"{part.name!r} has different columns from {first.name!r}: {differences}; all files must have "
+                    f"{part.name!r} has different columns from {parts[0].name!r}: {differences}; all files must have "
                     "the same columns."
                 )
-        return cls(name, tuple(part for part, _ in opened), expected)
+        return cls(name, tuple(parts), schemas[0])
 
     @classmethod
     def at(cls, file: LocalFile) -> ParquetFiles:
@@ -355,14 +353,17 @@ def written_down(table: StreamedTable, folder: Path | None = None) -> ParquetFil
     DataFileError
         If the table cannot be read.
     """
-    private = PrivateFolder()
-    path, content = rows_written(table, private.path if folder is None else folder)
-    return stored_rows(path, content, table.name, table.version, private if folder is None else None)
+    return stored(table.name, folder, lambda place: (*rows_written(table, place), table.version))
 
 
-def stored_rows(path: Path, content: str, name: str, version: str, folder: PrivateFolder | None) -> ParquetFiles:
-    """A table of record batches that was stored; `folder` is kept as long as the table is."""
-    file = LocalFile(path, name, folder=folder)
+def stored(name: str, folder: Path | None, write: Callable[[Path], tuple[Path, str, str]]) -> ParquetFiles:
+    """A table that a function writes to a folder, or to a private one that is kept as long as the table is.
+
+    The function returns the path of a Parquet file, the SHA-256 of its rows, and the version of the table.
+    """
+    private = PrivateFolder() if folder is None else None
+    path, content, version = write(folder if private is None else private.path)  # type: ignore[arg-type]
+    file = LocalFile(path, name, folder=private)
     return replace(ParquetFiles.of(name, [file], [path.name]), version=version, content=content)
 
 

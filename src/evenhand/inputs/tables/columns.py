@@ -37,11 +37,6 @@ def kind_of(of: pa.DataType) -> str:
     return str(inner)
 
 
-def kinds_of(schema: pa.Schema) -> dict[str, str]:
-    """The kind of each column, by name."""
-    return {field.name: kind_of(field.type) for field in schema}
-
-
 def is_text(of: pa.DataType) -> bool:
     """Whether a column holds text, and is not a dictionary."""
     return bool(pa.types.is_string(of) or pa.types.is_large_string(of) or pa.types.is_string_view(of))
@@ -97,24 +92,21 @@ def check_usable(schema: pa.Schema, columns: Sequence[str], where: str) -> None:
         )
 
 
-def drift(expected: dict[str, str], got: dict[str, str]) -> str:
+def drift(expected: pa.Schema, got: pa.Schema) -> str:
     """How columns differ from the expected ones, in words; empty if they do not.
 
     Examples
     --------
-    >>> drift({"a": "number", "b": "text"}, {"a": "text", "c": "text"})
+    >>> number, text = pa.int8(), pa.string()
+    >>> drift(pa.schema({"a": number, "b": text}), pa.schema({"a": text, "c": text}))
     "missing ['b']; added ['c']; with a different type 'a' (was number, is text)"
     """
-    parts = []
-    missing, added = [c for c in expected if c not in got], [c for c in got if c not in expected]
-    changed = [f"{c!r} (was {expected[c]}, is {got[c]})" for c in expected if c in got and expected[c] != got[c]]
-    if missing:
-        parts.append(f"missing {missing}")
-    if added:
-        parts.append(f"added {added}")
-    if changed:
-        parts.append(f"with a different type {', '.join(changed)}")
-    return "; ".join(parts)
+    before, now = ({field.name: kind_of(field.type) for field in schema} for schema in (expected, got))
+    missing, added = [c for c in before if c not in now], [c for c in now if c not in before]
+    changed = [f"{c!r} (was {before[c]}, is {now[c]})" for c in before if c in now and before[c] != now[c]]
+    found = {f"missing {missing}": missing, f"added {added}": added}
+    found[f"with a different type {', '.join(changed)}"] = changed
+    return "; ".join(words for words, columns in found.items() if columns)
 
 
 _CURRENCY = r"\p{Sc}|US\$|C\$|A\$|R\$|USD|EUR|GBP|CHF|CAD|AUD|JPY|INR|BRL|kr|zł"

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyarrow.fs import FileSystem
 
 from evenhand.exceptions import DataFileError, InvalidInputError, LimitError, first_line
-from evenhand.inputs.tables.arrow import ParquetFiles, StreamedTable, rows_written, stored_rows
+from evenhand.inputs.tables.arrow import ParquetFiles, StreamedTable, rows_written, stored
 from evenhand.inputs.tables.raw import reading, shown
 from evenhand.system.files import PrivateFolder
 from evenhand.system.libraries import optional_module
@@ -85,15 +85,16 @@ def lake_table(name: LakeName, folder: Path | None = None) -> ParquetFiles:
     MissingExtraError
         If the library for it is not installed.
     """
-    private = PrivateFolder()
-    place = private.path if folder is None else folder
-    given = (name.kind, name.place, name.version, str(place))
-    try:
-        facts = run_limited("evenhand.inputs.tables.lakes:store_lake", *given, size=None)
-    except LimitError as error:
-        raise DataFileError(f"{str(name)!r} cannot be read: its reader {error}.") from None
-    kept = private if folder is None else None
-    return stored_rows(place / facts["file"], facts["content"], str(name), facts["version"], kept)
+
+    def write(place: Path) -> tuple[Path, str, str]:
+        given = (name.kind, name.place, name.version, str(place))
+        try:
+            facts = run_limited("evenhand.inputs.tables.lakes:store_lake", *given, size=None)
+        except LimitError as error:
+            raise DataFileError(f"{str(name)!r} cannot be read: its reader {error}.") from None
+        return place / facts["file"], facts["content"], facts["version"]
+
+    return stored(str(name), folder, write)
 
 
 def store_lake(kind: str, place: str, version: int | None, folder: str) -> dict[str, str]:
