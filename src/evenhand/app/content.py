@@ -20,16 +20,9 @@ _PREVIEWED = 10
 
 def preview(run: Run) -> dict[str, Any]:
     """The first rows of the table of an audit as they are stored, or why they cannot be read."""
-    reading: dict[str, Any] = {
-        k: tuple(value) if isinstance(value, list) else value for k, value in run.reading.items()
-    }
     try:
-        raw = open_table(run.folder.root / run.table, ReadOptions(**reading))
-        rows: list[dict[str, Any]] = []
-        for piece in raw.pieces(raw.schema.names):
-            rows += piece.slice(0, _PREVIEWED - len(rows)).to_pylist()
-            if len(rows) == _PREVIEWED:
-                break
+        raw = open_table(run.folder.root / run.table, ReadOptions(**run.reading, rows=_PREVIEWED))
+        rows = [row for piece in raw.pieces(raw.schema.names) for row in piece.to_pylist()]
     except (EvenhandError, OSError) as error:
         return {"problem": str(error)}
     texts = [["" if cell is None else cell for cell in row.values()] for row in rows]

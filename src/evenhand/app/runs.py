@@ -214,8 +214,7 @@ class Run:
     @property
     def reading(self) -> dict[str, Any]:
         """How to read the table."""
-        found: dict[str, Any] = self.facts.get("reading", {})
-        return found
+        return dict(self.facts.get("reading", {}))
 
     @property
     def trial(self) -> Run:

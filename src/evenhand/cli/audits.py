@@ -22,7 +22,6 @@ import typer
 
 from evenhand.auditing.options import ReportOptions, StreamOptions
 from evenhand.cli.options import (
-    CONFIG_HELP,
     FILES,
     AuditPlan,
     CheckPlan,
@@ -220,10 +219,6 @@ def audit(
     plan: AuditPlan,
     data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="Folder for the results.")] = Path("audit"),
-    config: Annotated[
-        Path | None,
-        typer.Option(help=CONFIG_HELP),
-    ] = None,
 ) -> None:
     """Audit a model on a table of applicants.
 
@@ -300,7 +295,6 @@ def sensitivity(
     plan: AuditPlan,
     data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="CSV file to write.")] = Path("sensitivity.csv"),
-    config: Annotated[Path | None, typer.Option(help=CONFIG_HELP)] = None,
 ) -> None:
     """Audit a model once without each financial feature, to see how much depends on the choice of them.
 

@@ -7,20 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from evenhand.cli.options import CONFIG_HELP, SearchPlan, TableArgument, TrainPlan, check_given, named_table, options_of
+from evenhand.cli.options import SearchPlan, TableArgument, TrainPlan, check_given, named_table, options_of
 from evenhand.cli.terminal import say
 
 if TYPE_CHECKING:
     from evenhand.auditing.result import AuditResult
     from evenhand.searching import SearchResult
-
-Config = Annotated[
-    Path | None,
-    typer.Option(
-        help=CONFIG_HELP,
-        rich_help_panel="Output",
-    ),
-]
 
 
 @options_of(SearchPlan)
@@ -31,7 +23,6 @@ def search(
         Path,
         typer.Option(help="Folder for the page, the workbook, the model and its audit.", rich_help_panel="Output"),
     ] = Path("search"),
-    config: Config = None,
 ) -> None:
     """Search for a model as accurate as today's whose reasoning is more alike between groups.
 
@@ -108,7 +99,6 @@ def train(
     plan: TrainPlan,
     data: TableArgument = None,
     out: Annotated[Path, typer.Option(help="Folder for the model.", rich_help_panel="Output")] = Path("model"),
-    config: Config = None,
 ) -> None:
     """Train a classifier on a table of applicants and save it.
 

@@ -47,18 +47,21 @@ _OR_TABLE = {"reason_map", "payoff", "labels"}  # a string, or in TOML a table
 # Roles: those on the command line replace the file's. All other lists are added to the file's.
 _REPLACED = {"group", "financial_features", "group_probabilities", "attributions", "reason_codes", "family"}
 
-CONFIG_HELP = (
-    "TOML file with the options of this command. An option on the command line overrides the file; lists such as "
-    "--drop and --fail-on are added to the file's, unless --only names them."
-)
-"""Help of the option that names a file."""
-
-_ONLY = Annotated[
-    str | None,
-    typer.Option(
-        "--only", help="With --config: lists to take from the command line alone, not added to the file's: drop,by."
-    ),
-]
+_OF_A_FILE = {
+    "config": Annotated[
+        Path | None,
+        typer.Option(
+            help="TOML file with the options of this command. An option on the command line overrides the file; lists "
+            "such as --drop and --fail-on are added to the file's, unless --only names them."
+        ),
+    ],
+    "only": Annotated[
+        str | None,
+        typer.Option(
+            help="With --config: lists to take from the command line alone, not added to the file's: drop,by."
+        ),
+    ],
+}
 
 Plan = TypeVar("Plan")
 
@@ -197,9 +200,9 @@ class ReportPlan(ReportOptions):
 def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of a dataclass.
 
-    The command's last parameter is `plan`; every field of the dataclass becomes an option in its place. A parameter
-    `config` of the command names a TOML file that is read first; options on the command line override it, and lists are
-    added to it unless `--only` names them.
+    The command's parameter `plan` is replaced by an option for every field of the dataclass. If these are about an
+    audit, a search or a training, `--config` names a TOML file that is read first; options on the command line override
+    it, and lists are added to it unless `--only` names them.
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
@@ -207,9 +210,8 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
         shown = [option for option in fields(plan) if "help" in option.metadata]  # type: ignore[arg-type]
         shown.sort(key=lambda option: _PANELS.index(option.metadata["panel"]))
         options = [_parameter(option) for option in shown]
-
-        if any(p.name == "config" for p in own):
-            own.append(inspect.Parameter("only", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_ONLY))
+        for name, annotation in _OF_A_FILE.items() if issubclass(plan, ColumnOptions) else ():
+            own.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
 
         def run(**given: Any) -> None:
             names = {option.name for option in fields(plan)}  # type: ignore[arg-type]
@@ -218,8 +220,8 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
                 raise InvalidInputError(
                     f"--only names unknown options: {unknown}.{did_you_mean(unknown[0], list(names))}"
                 )
+            values = _from_toml(given.pop("config", None), plan)
             rest = {name: value for name, value in given.items() if name not in names}
-            values = _from_toml(rest.get("config"), plan)
             for name, value in given.items():
                 if name in names and value is not None:
                     is_added = name in values and name not in only | _REPLACED

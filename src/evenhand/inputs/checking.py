@@ -420,12 +420,11 @@ def check_column(column: pd.Series[Any], name: str) -> ColumnCheck:
     """
     values = _distinct(column, name)
     signs = list(signs_of(values))
-    reason = known_after(name)
-    if reason is not None and not any(sign.kind in UNFIT | {"constant"} for sign in signs):
-        signs.append(Sign("known after the decision", f"by its name {reason}"))
-    characteristic = protected_characteristic(name)
-    if characteristic is not None and not any(sign.kind in UNFIT | {"constant"} for sign in signs):
-        signs.append(Sign("protected characteristic", f"states the {characteristic}, by its name"))
+    if not any(sign.kind in UNFIT | {"constant"} for sign in signs):
+        if (reason := known_after(name)) is not None:
+            signs.append(Sign("known after the decision", f"by its name {reason}"))
+        if (characteristic := protected_characteristic(name)) is not None:
+            signs.append(Sign("protected characteristic", f"states the {characteristic}, by its name"))
     return ColumnCheck(
         name=name,
         kind=_kind(column, values),

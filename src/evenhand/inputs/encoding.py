@@ -194,14 +194,13 @@ class TableEncoder:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TableEncoder:
         """Rebuild an encoder from `to_dict`'s data."""
-        columns: list[NumberColumn | CategoryColumn] = []
-        for column in data["columns"]:
-            fields = {key: value for key, value in column.items() if key != "kind"}
-            if column["kind"] == "number":
-                columns.append(NumberColumn(**fields))
-            else:
-                columns.append(CategoryColumn(**{**fields, "categories": tuple(fields["categories"])}))
-        return cls(tuple(columns), data["encoding"])
+
+        def column(kind: str, **fields: Any) -> NumberColumn | CategoryColumn:
+            if kind == "number":
+                return NumberColumn(**fields)
+            return CategoryColumn(**{**fields, "categories": tuple(fields["categories"])})
+
+        return cls(tuple(column(**one) for one in data["columns"]), data["encoding"])
 
 
 def _numbers(name: str, values: pd.Series[Any]) -> NDArray[np.float64]:

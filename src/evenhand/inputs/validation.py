@@ -376,14 +376,14 @@ def as_matrix(
             "`evenhand.TableEncoder.fit(X).transform(X)`, or audit a `CECClassifier`, which encodes by itself."
         )
     values: NDArray[np.floating] = table.to_numpy(dtype=dtype, na_value=np.nan)
-    is_bad = np.isinf(values) if allow_missing else ~np.isfinite(values)
-    bad = {c: int(n) for c, n in zip(table.columns, is_bad.sum(axis=0), strict=True) if n}
-    if bad:
+
+    def found(is_wrong: NDArray[np.bool_]) -> dict[str, int]:
+        return {c: int(n) for c, n in zip(table.columns, is_wrong.sum(axis=0), strict=True) if n}
+
+    if bad := found(np.isinf(values) if allow_missing else ~np.isfinite(values)):
         what = "infinite" if allow_missing else "missing or infinite"
         raise InvalidInputError(f"`{name}` holds {what} values (column: count): {bad}. Drop those rows or fill them.")
-    is_huge = np.abs(values) > min(_HUGE, float(np.finfo(values.dtype).max))
-    huge = {c: int(n) for c, n in zip(table.columns, is_huge.sum(axis=0), strict=True) if n}
-    if huge:
+    if huge := found(np.abs(values) > min(_HUGE, float(np.finfo(values.dtype).max))):
         raise InvalidInputError(
             f"`{name}` holds numbers beyond {_HUGE:g} (column: count): {huge}. Their squares overflow; check the unit."
         )

@@ -142,10 +142,8 @@ def column_of_cells(cells: Sequence[Any]) -> pa.Array:
         numbers = pa.array([None if value is None else float(value) for value in values], pa.float64())
         is_whole = pc.and_(pc.equal(pc.floor(numbers), numbers), pc.less(pc.abs(numbers), _EXACT))
         return numbers.cast(pa.int64()) if pc.all(is_whole, min_count=0).as_py() else numbers
-    if kinds == {bool}:
-        return pa.array(values, pa.bool_())
-    if kinds == {dt.date}:
-        return pa.array(values, pa.date32())
+    if kinds in ({bool}, {dt.date}):
+        return pa.array(values)
     if kinds <= {dt.date, dt.datetime}:
         midnight = dt.time()
         moments = [dt.datetime.combine(v, midnight) if type(v) is dt.date else v for v in values]
