@@ -139,7 +139,7 @@ def test_scores_are_shown_as_the_model_gives_them(loans):
     summary = found.to_dict()
     assert summary["settings"]["favorable"] == "low"
     scores = next(chart for chart in Outcome.charts if chart.name == "score_distribution")
-    assert "to the left of the threshold are approved" in scores.caption(summary)
+    assert "to the left of the threshold are approved" in scores.draw(summary)[1]
     assert summary["settings"]["decision_threshold"] == 0.3
     assert summary["outcome"]["positive_rate"] == pytest.approx((risk <= 0.3).mean())
     of_group = {row["group"]: row["mean_score"]["value"] for row in summary["outcome"]["scores"]}

@@ -8,7 +8,7 @@ import math
 import numpy as np
 import pytest
 
-from evenhand.auditing.sections import CHARTS, evidence, features, matching, outcome, pairs, score_gap
+from evenhand.auditing.sections import CHARTS, evidence, matching, outcome, pairs, score_gap
 from evenhand.exceptions import InvalidInputError
 from evenhand.report import drawing
 from evenhand.report.drawing import DARK, LIGHT, VARIABLES, css_variables, theme
@@ -40,7 +40,7 @@ def rows_of(chart, field):
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_each_chart_is_one_view_with_a_description(data, name):
-    plain = drawing.specification(CHARTS[name].draw(data))
+    plain = drawing.specification(CHARTS[name].draw(data)[0])
     assert len(plain["description"]) > 30
     assert not {"facet", "hconcat", "vconcat", "concat", "repeat"} & set(plain)
     assert isinstance(plain["height"], int)
@@ -74,53 +74,53 @@ def test_the_charts_of_a_result_are_those_of_its_sections(result, data):
         assert method.__name__ == name
         assert method.__doc__ == chart.draw.__doc__
         assert method.__doc__
-    assert result.plot.regimes().to_dict() == pairs.regimes(data).to_dict()
+    assert result.plot.regimes().to_dict() == pairs.regimes.drawn(data).to_dict()
 
 
 def test_a_chart_of_nothing_says_so(data):
     empty = copy.deepcopy(data)
     empty["matching"]["balance"] = []
     with pytest.raises(drawing.NothingToDrawError, match="no difference between groups could be estimated"):
-        matching.balance(empty)
+        matching.balance.drawn(empty)
     empty["distributions"]["distance"]["counts"] = {"0": [0] * 121}
     with pytest.raises(drawing.NothingToDrawError, match="no distance to draw: no pair was scored"):
-        matching.distances(empty)
+        matching.distances.drawn(empty)
 
 
 def test_regime_shares_are_those_of_the_pairs(result, data):
-    shown = {(r["group"], r["regime"][0]): r["share"] for r in rows_of(pairs.regimes(data), "share")}
+    shown = {(r["group"], r["regime"][0]): r["share"] for r in rows_of(pairs.regimes.drawn(data), "share")}
     for (group, regime), n in result.pairs.groupby(["group", "regime"]).size().items():
         assert shown[group, regime] == pytest.approx(n / (result.pairs["group"] == group).sum())
     assert [shown["all pairs", r] for r in "ABCD"] == pytest.approx(list(data["regimes"].values()))
 
 
 def test_the_plane_shows_flip_rate_and_mean_score_of_each_group(result, data):
-    shown = {r["group"]: r for r in rows_of(pairs.plane(data), "group")}
+    shown = {r["group"]: r for r in rows_of(pairs.plane.drawn(data), "group")}
     for name, part in result.pairs.groupby("group"):
         assert shown[name]["cec"] == pytest.approx(part["cec"].mean())
         assert shown[name]["pfr"] == pytest.approx((part["decision"] != part["match_decision"]).mean())
 
 
 def test_distances_are_the_cumulative_shares(result, data):
-    for row in rows_of(matching.distances(data), "distance"):
+    for row in rows_of(matching.distances.drawn(data), "distance"):
         own = result.pairs.loc[result.pairs["group"] == row["group"], "distance"]
         assert row["share"] == pytest.approx((own < row["distance"]).mean(), abs=1e-9)
 
 
 def test_drivers_are_the_largest_contributions(result, data):
-    shown = rows_of(features.drivers(data), "value")
+    shown = rows_of(evidence.drivers.drawn(data), "value")
     found = sorted(result.evidence.features, key=lambda f: -abs(f.estimate.value))[: drawing.MOST_FEATURES]
     assert [r["label"] for r in shown] == [f.feature for f in found]
     assert [r["low"] for r in shown] == pytest.approx([f.estimate.low for f in found])
 
 
-@pytest.mark.parametrize(("draw", "is_input"), [(score_gap.shuffled_gap, False), (score_gap.shuffled_input, True)])
-def test_shuffled_gaps_are_drawn_with_the_actual_one(data, draw, is_input):
+@pytest.mark.parametrize(("chart", "is_input"), [(score_gap.shuffled_gap, False), (score_gap.shuffled_input, True)])
+def test_shuffled_gaps_are_drawn_with_the_actual_one(data, chart, is_input):
     (known,) = [one for one in data["score_gaps"][0]["shuffles"] if (one["feature"] is not None) == is_input]
-    shown = rows_of(draw(data), "share")
+    shown = rows_of(chart.drawn(data), "share")
     assert [row["from"] for row in shown] == list(known["edges"][:-1])
     assert [row["share"] for row in shown] == pytest.approx(np.array(known["counts"]) / sum(known["counts"]))
-    (line,) = {(row["at"], row["words"]) for row in rows_of(draw(data), "at")}
+    (line,) = {(row["at"], row["words"]) for row in rows_of(chart.drawn(data), "at")}
     assert line[0] == known["observed"]
     assert line[1].endswith(f"{abs(known['observed']):.3f}")
 
@@ -129,19 +129,19 @@ def test_without_shuffles_there_is_a_reason(data):
     pooled = copy.deepcopy(data)
     pooled["score_gaps"][0]["shuffles"] = []
     with pytest.raises(drawing.NothingToDrawError, match="a mean over draws of the groups"):
-        score_gap.shuffled_gap(pooled)
+        score_gap.shuffled_gap.drawn(pooled)
     pooled["score_gaps"][0]["shuffles"] = data["score_gaps"][0]["shuffles"][:1]
     with pytest.raises(drawing.NothingToDrawError, match="no input other than finances"):
-        score_gap.shuffled_input(pooled)
+        score_gap.shuffled_input.drawn(pooled)
 
 
 def test_metrics_that_were_not_estimated_are_left_out(data):
     part = copy.deepcopy(data)
     part["evidence"]["splits"][0]["estimate"]["value"] = math.nan
     part["outcome"]["approvals"]["groups"][0]["approval_rate"] |= {"low": None, "high": None}
-    shown = rows_of(evidence.excess_by(part), "value")
+    shown = rows_of(evidence.excess_by.drawn(part), "value")
     assert len(shown) == len(part["evidence"]["splits"])  # and everyone
-    first = rows_of(outcome.approvals(part), "value")[0]
+    first = rows_of(outcome.approvals.drawn(part), "value")[0]
     assert first["low"] == first["value"] == first["high"]
 
 

@@ -70,7 +70,7 @@ def test_an_audit_without_reasons_has_no_section_and_says_so_in_the_workbook(res
 
 def test_the_chart_has_each_group_beside_the_others(result):
     summary = result.to_dict()
-    values = max(specification(reason_rates(summary))["datasets"].values(), key=len)
+    values = max(specification(reason_rates.drawn(summary))["datasets"].values(), key=len)
     rates = [row for row in summary["reasons"]["rates"] if row["place"] == "any"]
     assert len(values) == min(len(rates), 12 * len(summary["reasons"]["declined"]))
     np.testing.assert_allclose([row["value"] for row in values], [row["rate"]["value"] for row in rates][: len(values)])

@@ -43,6 +43,8 @@ Part: TypeAlias = Literal["score_gap", "inputs", "weighing", "excess", "outcome"
 Scale: TypeAlias = Literal["difference", "ratio"]
 SummaryRow: TypeAlias = tuple[Any, ...]
 """A row of the summary: metric, value or estimate, note, and what it needs."""
+Drawing: TypeAlias = tuple[alt.Chart, str]
+"""A chart and its caption."""
 
 NO_EVIDENCE = "Not available: the audit was run with evidence=False."
 _OF_ONE_DRAW = "Groups are drawn: whatever is not in the table of pooled metrics comes from the first draw."
@@ -81,11 +83,9 @@ class AuditChart:
     Attributes
     ----------
     draw
-        Draws the chart from an audit's summary; the function's name is the chart's.
+        Draws the chart from an audit's summary, and says what to see in it; the function's name is the chart's.
     title
         Title of the chart on the page.
-    caption
-        What to see in it: fixed, or computed from the summary.
     table
         The numbers behind it, from the summary.
     is_wide
@@ -94,9 +94,8 @@ class AuditChart:
         Whether the page folds it away.
     """
 
-    draw: Callable[[Summary], alt.Chart]
+    draw: Callable[[Summary], Drawing]
     title: str
-    caption: str | Callable[[Summary], str]
     table: Callable[[Summary], Table]
     is_wide: bool = False
     is_detail: bool = False
@@ -117,18 +116,24 @@ class AuditChart:
         why = lacking(summary, *self.table(summary).needs)
         if why:
             raise NothingToDrawError(why)
-        return self.draw(summary)
+        return self.draw(summary)[0]
 
     def panel(self, summary: Summary) -> frame.Panel:
         """The chart on a page, or why there is nothing to draw."""
         table = self.table(summary)
         try:
             with schemapi.debug_mode(False):  # Altair would check every piece
-                chart = self.draw(summary)
+                chart, caption = self.draw(summary)
         except NothingToDrawError as nothing:
             return frame.panel_of(self.name, self.title, "", str(nothing), table, is_wide=self.is_wide)
-        caption = self.caption if isinstance(self.caption, str) else self.caption(summary)
         return frame.panel_of(self.name, self.title, caption, chart, table, is_wide=self.is_wide)
+
+
+def chart(
+    title: str, table: Callable[[Summary], Table], *, is_wide: bool = False, is_detail: bool = False
+) -> Callable[[Callable[[Summary], Drawing]], AuditChart]:
+    """Make a chart of a function that draws it: see `AuditChart`."""
+    return lambda draw: AuditChart(draw, title, table, is_wide, is_detail)
 
 
 @dataclass(frozen=True)

@@ -42,9 +42,20 @@ from evenhand.report.drawing import (
     tooltips,
 )
 from evenhand.report.formatting import decimal, interval, is_number, listed, percent, shortened
-from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
+from evenhand.report.section import (
+    NO_EVIDENCE,
+    AuditMetric,
+    Drawing,
+    Section,
+    Summary,
+    SummaryRow,
+    chart,
+    lacking,
+    number,
+)
 from evenhand.report.tables import (
     NOTE,
+    SIGNIFICANT,
     Column,
     Record,
     Table,
@@ -164,7 +175,13 @@ def evidence_of(data: Summary) -> Mapping[str, Any]:
     return found
 
 
-def cec_distribution(data: Summary) -> alt.Chart:
+@chart(
+    "CEC scores of pairs and placebo pairs",
+    lambda summary: histogram_table(summary["distributions"]["cec"], "Pairs by CEC score and group", "excess"),
+    is_wide=True,
+    is_detail=True,
+)
+def cec_distribution(data: Summary) -> Drawing:
     """CEC scores of pairs, and of the placebo pairs of the same people."""
     x = quantity(alt.X, "cec", "CEC score", domain=[0, 1])
     y = quantity(alt.Y, "share", "Share of pairs", percent=True)
@@ -174,10 +191,13 @@ def cec_distribution(data: Summary) -> alt.Chart:
     if placebo:
         layers.append(chart_of(placebo).mark_line(style="floor", interpolate="step-after").encode(x=x, y=y))
     tau = data["settings"]["consistency_threshold"]
-    return finished(
-        alt.layer(*layers, *guide_x(tau, f"threshold {tau:g}")),
-        "Histogram: CEC scores of pairs across groups (filled) and of placebo pairs (dashed line).",
-        height=220,
+    description = "Histogram: CEC scores of pairs across groups (filled) and of placebo pairs (dashed line)."
+    areas = finished(alt.layer(*layers, *guide_x(tau, f"threshold {tau:g}")), description, height=220)
+    if data["evidence"] is None:
+        return areas, "Filled: nearest matches. Without evidence, there are no placebo pairs to compare them with."
+    return areas, (
+        "Filled: nearest matches. Dashed: placebo pairs, averaged for each person, at the same distance as all "
+        "compared pairs; the test is the excess above, not this chart."
     )
 
 
@@ -190,7 +210,8 @@ def _histogram(found: Mapping[str, Any]) -> list[Row]:
     return [{"cec": edge, "share": share} for edge, share in zip(found["edges"], shares, strict=True)]
 
 
-def excess(data: Summary) -> alt.Chart:
+@chart(_OVER_PLACEBO, excess_table, is_wide=True)
+def excess(data: Summary) -> Drawing:
     """The excess over placebo pairs of each measure, with 95% intervals."""
     found = evidence_of(data)
     parts = (
@@ -200,80 +221,56 @@ def excess(data: Summary) -> alt.Chart:
         ("regime B share", "regime_b"),
         ("shared reasons", "reason_overlap"),
     )
-    rows = [(label, found[name]) for label, name in parts]
-    return forest(
-        rows, _OVER_PLACEBO, "excess over placebo pairs of the CEC score, its two parts, regime B and shared reasons."
+    rows, cec = [(label, found[name]) for label, name in parts], found["cec"]
+    description = "excess over placebo pairs of the CEC score, its two parts, regime B and shared reasons."
+    return forest(rows, _OVER_PLACEBO, description), (
+        f"The excess of the CEC score is {decimal(cec['value'])} ({interval(cec['low'], cec['high'])}); "
+        "0 means the same reasoning for both groups."
     )
 
 
-def excess_by(data: Summary) -> alt.Chart:
+@chart("Excess within parts of the people", split_table, is_wide=True, is_detail=True)
+def excess_by(data: Summary) -> Drawing:
     """The excess of the CEC score within each group, label, decision and additional column."""
     splits = evidence_of(data)["splits"]
     rows = [("everyone", data["evidence"]["cec"])]
     rows += [(f"{s['split']}: {s['value']}", s["estimate"]) for s in splits]
     among = "for everyone and within each group, label, decision and additional column."
-    return forest(rows[:_MOST_ROWS], _OVER_PLACEBO, f"excess of the CEC score {among}")
+    points = forest(rows[:_MOST_ROWS], _OVER_PLACEBO, f"excess of the CEC score {among}")
+    known = [s for s in splits if is_number(s["estimate"]["value"])]
+    called = [s for s in known if is_number(s["p_adjusted"]) and s["p_adjusted"] <= SIGNIFICANT]
+    if not known:
+        return points, "No part of the people is large enough for a separate estimate."
+    most = max(known, key=lambda s: s["estimate"]["value"])
+    place = f"largest for {shortened(most['split'], 40)}: {shortened(most['value'], 40)}"
+    if not called:
+        return points, f"No part of the people shows an excess after adjustment for the number of parts; {place}."
+    return points, f"{len(called)} of {len(known)} parts show an excess after adjustment for their number; {place}."
 
 
-def sensitivity(data: Summary) -> alt.Chart:
+@chart("Nearer or fewer matches", sensitivity_table)
+def sensitivity(data: Summary) -> Drawing:
     """The excess with different matches, with 95% intervals."""
     found = evidence_of(data)["sensitivity"]
     rows = [("as audited", data["evidence"]["cec"])]
     rows += [(f"distance up to {e['max_distance']:.2f}", e) for e in found["max_distance"]]
     rows += [(f"nearest {e['n_matches']} each", e) for e in found["n_matches"]]
-    return forest(rows, _OVER_PLACEBO, "excess of the CEC score with nearer or fewer matches.")
+    depends_on = found["depends_on"]
+    return forest(rows, _OVER_PLACEBO, "excess of the CEC score with nearer or fewer matches."), (
+        f"The excess differs by more than chance with {listed(depends_on)}."
+        if depends_on
+        else "With every setting shown, the excess differs by no more than chance."
+    )
 
 
-def thresholds(data: Summary) -> alt.Chart:
+@chart("Other consistency thresholds", threshold_table)
+def thresholds(data: Summary) -> Drawing:
     """The excess share in regime B at different consistency thresholds, with 95% intervals."""
     found = evidence_of(data)["sensitivity"]["consistency_threshold"]
     rows = [(f"CEC above {e['consistency_threshold']:g}", e) for e in found]
-    return forest(
-        rows,
-        "Excess share in regime B",
-        "excess share in regime B at different consistency thresholds.",
-        percent_axis=True,
-    )
-
-
-def _excess(data: Summary) -> str:
-    found = data["evidence"]["cec"]
-    return (
-        f"The excess of the CEC score is {decimal(found['value'])} ({interval(found['low'], found['high'])}); "
-        "0 means the same reasoning for both groups."
-    )
-
-
-def _excess_by(data: Summary) -> str:
-    splits = [s for s in data["evidence"]["splits"] if is_number(s["estimate"]["value"])]
-    called = [s for s in splits if is_number(s["p_adjusted"]) and s["p_adjusted"] <= 0.05]
-    if not splits:
-        return "No part of the people is large enough for a separate estimate."
-    most = max(splits, key=lambda s: s["estimate"]["value"])
-    place = f"largest for {shortened(most['split'], 40)}: {shortened(most['value'], 40)}"
-    if not called:
-        return f"No part of the people shows an excess after adjustment for the number of parts; {place}."
-    return f"{len(called)} of {len(splits)} parts show an excess after adjustment for their number; {place}."
-
-
-def _cec_distribution(data: Summary) -> str:
-    if data["evidence"] is None:
-        return "Filled: nearest matches. Without evidence, there are no placebo pairs to compare them with."
-    return (
-        "Filled: nearest matches. Dashed: placebo pairs, averaged for each person, at the same distance as all "
-        "compared pairs; the test is the excess above, not this chart."
-    )
-
-
-def _sensitivity(data: Summary) -> str:
-    depends_on = data["evidence"]["sensitivity"]["depends_on"]
-    if not depends_on:
-        return "With every setting shown, the excess differs by no more than chance."
-    return f"The excess differs by more than chance with {listed(depends_on)}."
-
-
-def _thresholds(data: Summary) -> str:
-    return f"The audit used {data['settings']['consistency_threshold']:g}; these are descriptions, not tests."
+    description = "excess share in regime B at different consistency thresholds."
+    caption = f"The audit used {data['settings']['consistency_threshold']:g}; these are descriptions, not tests."
+    return forest(rows, "Excess share in regime B", description, percent_axis=True), caption
 
 
 _EXCESSES: dict[str, tuple[str, str, str]] = {
@@ -292,20 +289,7 @@ class Excess(Section):
     key, title, needs, is_logged = "excess", "Weighing and excess", ("excess",), False
     answers, more = ("weighing", "excess"), "Parts of the people, and all CEC scores"
     parts = (SplitExcess,)
-    charts = (
-        AuditChart(excess, _OVER_PLACEBO, _excess, excess_table, is_wide=True),
-        AuditChart(
-            excess_by, "Excess within parts of the people", _excess_by, split_table, is_wide=True, is_detail=True
-        ),
-        AuditChart(
-            cec_distribution,
-            "CEC scores of pairs and placebo pairs",
-            _cec_distribution,
-            lambda s: histogram_table(s["distributions"]["cec"], "Pairs by CEC score and group", "excess"),
-            is_wide=True,
-            is_detail=True,
-        ),
-    )
+    charts = (excess, excess_by, cec_distribution)
     words: ClassVar = {
         "placebo pair": "A person and someone of the same group and label who is as far away as the match. It shows "
         "what the CEC score is when the group plays no role.",
@@ -419,37 +403,6 @@ def _weighted_sum(rows: NDArray[np.float32], sample_weight: Floats | None, perso
     return total
 
 
-def _parts(totals: Totals) -> pd.DataFrame:
-    """For each feature: mean part of the CEC score, share, part of the excess, and mean attribution by group.
-
-    From the mean of their own group, people's attributions by a linear model have a mean of 0, which says nothing: then
-    there are no columns of means.
-    """
-    fitted, sums, evidence = totals.fitted, totals.sums, totals.part(Excess)
-    if not fitted.scope.attributions:
-        return pd.DataFrame(columns=["feature", "contribution", "share"])
-    features, names = [str(column) for column in fitted.pool.table.columns], fitted.pool.groups.names
-    scored, own = float(sums.sections[Pairs.key].weight.sum()), sums.sections[Features.key]
-    contribution = own.contributions / scored if scored else np.full(len(features), np.nan)
-    columns: dict[str, Any] = {
-        "feature": features,
-        "contribution": contribution,
-        "share": contribution / contribution.sum() if contribution.sum() > 0 else np.nan,
-    }
-    if evidence is not None:
-        estimates = [feature.estimate for feature in evidence.features]
-        columns |= {
-            "excess": [e.value for e in estimates],
-            "excess_low": [e.low for e in estimates],
-            "excess_high": [e.high for e in estimates],
-        }
-    with np.errstate(invalid="ignore"):
-        means = own.attributions / sums.weights[:, 1:2]
-    if np.nanmax(np.abs(means), initial=0.0) > _NOTHING * np.sqrt(sums.value_squares / sums.n_people.sum()):
-        columns |= {f"mean attribution: {name}": means[code] for code, name in enumerate(names)}
-    return pd.DataFrame(columns).sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
-
-
 def feature_table(summary: Summary) -> Table:
     """Each feature's part of score and excess."""
     found = {f["feature"]: f["estimate"] for f in (summary["evidence"] or {"features": []})["features"]}
@@ -501,14 +454,24 @@ def weight_table(summary: Summary) -> Table:
     return Table("Weights", caption, columns, records, missing, needs=("weighing",))
 
 
-def drivers(data: Summary) -> alt.Chart:
+def _names(features: list[Mapping[str, Any]]) -> str:
+    return listed([shortened(f["feature"], 40) for f in features])
+
+
+@chart("Features that drive the excess", feature_table)
+def drivers(data: Summary) -> Drawing:
     """Each feature's contribution to the excess, with 95% intervals; the largest ones."""
     found = sorted(evidence_of(data)["features"], key=lambda f: -size_of(f["estimate"]["value"]))
     rows = [(f["feature"], f["estimate"]) for f in found[:MOST_FEATURES]]
-    return forest(rows, "Contribution to the excess", "contribution of each feature to the excess.")
+    points = forest(rows, "Contribution to the excess", "contribution of each feature to the excess.")
+    clear = [f for f in found if is_number(f["estimate"]["low"]) and f["estimate"]["low"] > 0]
+    if not clear:
+        return points, "Contributions sum to the excess; no single feature clearly adds to it."
+    return points, f"Contributions sum to the excess. Features that clearly add to it: {_names(clear)}."
 
 
-def shares(data: Summary) -> alt.Chart:
+@chart("Features behind the CEC score", feature_table)
+def shares(data: Summary) -> Drawing:
     """Each feature's share of the CEC score; the largest first."""
     found = [f for f in data["features"] if is_number(f["share"])][:MOST_FEATURES]
     check_any(found, "no pair was scored")
@@ -516,13 +479,19 @@ def shares(data: Summary) -> alt.Chart:
     rows = [{"label": name, "share": f["share"]} for name, f in zip(names, found, strict=True)]
     bars = chart_of(rows).mark_bar(height={"band": 0.65})
     x = quantity(alt.X, "share", "Share of the mean CEC score", percent=True)
-    chart = bars.encode(x=x, y=lines_of(names), tooltip=tooltips("label", ("share", ".1%")))
-    return finished(chart, "Bars: share of each feature in the mean CEC score, largest first.", STEP * len(rows))
+    bars = bars.encode(x=x, y=lines_of(names), tooltip=tooltips("label", ("share", ".1%")))
+    first, description = found[:3], "Bars: share of each feature in the mean CEC score, largest first."
+    return finished(bars, description, STEP * len(rows)), (
+        f"{percent(sum(f['share'] for f in first), 0)} of the difference between the explanations of a pair is due to "
+        f"{_names(first)}; this includes noise."
+    )
 
 
-def weights(data: Summary) -> alt.Chart:
+@chart("Weights that differ by group", weight_table)
+def weights(data: Summary) -> Drawing:
     """How differently the model weighs features for comparable people of two groups; the clearest differences."""
-    found = [w for w in evidence_of(data)["weights"] if is_number(w["estimate"]["value"])]
+    evidence = evidence_of(data)
+    found = [w for w in evidence["weights"] if is_number(w["estimate"]["value"])]
     found.sort(key=lambda w: -abs(w["estimate"]["value"]) / max(w["estimate"]["standard_error"] or 0.0, 1e-9))
     several = len({(w["group"], w["other_group"]) for w in found}) > 1
     rows = [
@@ -532,40 +501,19 @@ def weights(data: Summary) -> alt.Chart:
     title = "Difference in weights, minus placebo pairs"
     if found and not several:
         title = f"Weight, {shortened(found[0]['group'], 16)} minus {shortened(found[0]['other_group'], 16)}"
-    return forest(rows, title, "difference between two groups in the weight of each feature.")
-
-
-def _drivers(data: Summary) -> str:
-    clear = [f for f in data["evidence"]["features"] if is_number(f["estimate"]["low"]) and f["estimate"]["low"] > 0]
-    clear.sort(key=lambda f: -f["estimate"]["value"])
-    if not clear:
-        return "Contributions sum to the excess; no single feature clearly adds to it."
-    return f"Contributions sum to the excess. Features that clearly add to it: {_names(clear)}."
-
-
-def _shares(data: Summary) -> str:
-    first = [f for f in data["features"] if is_number(f["share"])][:3]
-    total = percent(sum(f["share"] for f in first), 0)
-    return (
-        f"{total} of the difference between the explanations of a pair is due to {_names(first)}; this includes noise."
+    points, weights = (
+        forest(rows, title, "difference between two groups in the weight of each feature."),
+        evidence["weights"],
     )
-
-
-def _weights(data: Summary) -> str:
-    clear = [
-        w
-        for w in data["evidence"]["weights"]
-        if is_number(w["estimate"]["low"]) and (w["estimate"]["low"] > 0 or w["estimate"]["high"] < 0)
-    ]
-    several = f"{len(clear)} of {len(data['evidence']['weights'])} intervals exclude 0 (1 in 20 would by chance)"
-    weighed = {w["feature"] for w in data["evidence"]["weights"]}
+    ends = [(w["estimate"]["low"], w["estimate"]["high"]) for w in weights]
+    n_clear = sum(is_number(low) and (low > 0 or high < 0) for low, high in ends)
+    weighed = {w["feature"] for w in weights}
     left = [f for f in data["features"] if f["feature"] not in weighed]
     categories = f" Without a weight, because the model treats them as categories: {_names(left)}." if left else ""
-    return f"Change of the model's output for one standard deviation of the feature: {several}.{categories}"
-
-
-def _names(features: list[Mapping[str, Any]]) -> str:
-    return listed([shortened(f["feature"], 40) for f in features])
+    return points, (
+        f"Change of the model's output for one standard deviation of the feature: {n_clear} of {len(weights)} "
+        f"intervals exclude 0 (1 in 20 would by chance).{categories}"
+    )
 
 
 class Features(Section):
@@ -574,11 +522,7 @@ class Features(Section):
     key, title, needs, is_logged = "drivers", "Feature drivers", ("excess",), False
     under = "excess"
     parts = (FeatureEvidence, WeightDifference)
-    charts = (
-        AuditChart(drivers, "Features that drive the excess", _drivers, feature_table),
-        AuditChart(shares, "Features behind the CEC score", _shares, feature_table),
-        AuditChart(weights, "Weights that differ by group", _weights, weight_table),
-    )
+    charts = (drivers, shares, weights)
 
     prose = "Which features the excess comes from, and which ones the model weighs differently for comparable people."
 
@@ -594,7 +538,34 @@ class Features(Section):
         return True  # the table is empty rather than absent
 
     def of(self, totals: Totals) -> pd.DataFrame:
-        return _parts(totals)
+        """For each feature: mean part of the CEC score, share, part of the excess, and mean attribution by group.
+
+        From the mean of their own group, people's attributions by a linear model have a mean of 0, which says nothing:
+        then there are no columns of means.
+        """
+        fitted, sums, evidence = totals.fitted, totals.sums, totals.part(Excess)
+        if not fitted.scope.attributions:
+            return pd.DataFrame(columns=["feature", "contribution", "share"])
+        features, names = [str(column) for column in fitted.pool.table.columns], fitted.pool.groups.names
+        scored, own = float(sums.sections[Pairs.key].weight.sum()), sums.sections[Features.key]
+        contribution = own.contributions / scored if scored else np.full(len(features), np.nan)
+        columns: dict[str, Any] = {
+            "feature": features,
+            "contribution": contribution,
+            "share": contribution / contribution.sum() if contribution.sum() > 0 else np.nan,
+        }
+        if evidence is not None:
+            estimates = [feature.estimate for feature in evidence.features]
+            columns |= {
+                "excess": [e.value for e in estimates],
+                "excess_low": [e.low for e in estimates],
+                "excess_high": [e.high for e in estimates],
+            }
+        with np.errstate(invalid="ignore"):
+            means = own.attributions / sums.weights[:, 1:2]
+        if np.nanmax(np.abs(means), initial=0.0) > _NOTHING * np.sqrt(sums.value_squares / sums.n_people.sum()):
+            columns |= {f"mean attribution: {name}": means[code] for code, name in enumerate(names)}
+        return pd.DataFrame(columns).sort_values("contribution", ascending=False, kind="stable", ignore_index=True)
 
     def summary(self, part: pd.DataFrame) -> Mapping[str, Any]:
         return {"features": part.to_dict("records")}
@@ -608,10 +579,7 @@ class Sensitivity(Section):
     """The excess with nearer or fewer matches, and at other thresholds; its numbers are in the sheet of the excess."""
 
     key, title, needs, under = "sensitivity", "The excess with other matches and thresholds", ("excess",), "matching"
-    charts = (
-        AuditChart(sensitivity, "Nearer or fewer matches", _sensitivity, sensitivity_table),
-        AuditChart(thresholds, "Other consistency thresholds", _thresholds, threshold_table),
-    )
+    charts = (sensitivity, thresholds)
 
     prose = (
         "The same question with different settings. A verdict that changes with an arbitrary setting is not reliable."

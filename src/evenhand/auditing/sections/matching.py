@@ -32,7 +32,7 @@ from evenhand.report.drawing import (
     tooltips,
 )
 from evenhand.report.formatting import count, decimal, is_number, percent, shortened
-from evenhand.report.section import AuditChart, Section, Summary, SummaryRow
+from evenhand.report.section import Drawing, Section, Summary, SummaryRow, chart
 from evenhand.report.tables import NOTE, Column, Record, Table, flag, text
 
 _BALANCED = 0.1  # a standardized mean difference below this is commonly read as balanced
@@ -98,7 +98,8 @@ def balance_table(summary: Summary) -> Table:
     return Table("Balance", caption, columns, summary["matching"]["balance"])
 
 
-def distances(data: Summary) -> alt.Chart:
+@chart("Distance to the match", distance_table, is_detail=True)
+def distances(data: Summary) -> Drawing:
     """Share of pairs within each distance, by group of the person."""
     found = data["distributions"]["distance"]
     total = np.sum(list(found["counts"].values()), axis=0) if found["counts"] else np.zeros(1)
@@ -113,7 +114,7 @@ def distances(data: Summary) -> alt.Chart:
                 {"group": label_of(name), "distance": d, "share": s}
                 for d, s in zip(found["edges"][: last + 1], share.tolist(), strict=True)
             ]
-    return lines_by_group(
+    lines = lines_by_group(
         rows,
         quantity(alt.X, "distance", "Distance to the match, in standard deviations"),
         quantity(alt.Y, "share", "Share within this distance", percent=True, domain=[0, 1]),
@@ -121,9 +122,12 @@ def distances(data: Summary) -> alt.Chart:
         "Lines: share of pairs whose match is within each distance, by group.",
         names=map(label_of, found["counts"]),
     )
+    half = decimal(data["matching"]["distance_quantiles"].get("0.5"), 2)
+    return lines, f"Half of the matches are within {half} standard deviations; the farther, the less comparable."
 
 
-def balance(data: Summary) -> alt.Chart:
+@chart("Balance of the financial features (Love plot)", balance_table)
+def balance(data: Summary) -> Drawing:
     """Love plot: standardized mean difference of each financial feature before and after matching."""
     found: dict[str, list[Row]] = {}
     for row in data["matching"]["balance"]:
@@ -154,25 +158,12 @@ def balance(data: Summary) -> alt.Chart:
         shape=group_shape(when, "when"),
         tooltip=tooltips("label", "when", "groups", ("difference", ".3f")),
     )
-    return finished(
-        alt.layer(*guide_x(0.1, "0.1"), points),
-        "Love plot: standardized mean difference of each financial feature between groups before and after matching.",
-        STEP * len(order),
+    description = (
+        "Love plot: standardized mean difference of each financial feature between groups before and after matching."
     )
-
-
-def _distances(data: Summary) -> str:
-    quantiles = data["matching"]["distance_quantiles"]
-    return (
-        f"Half of the matches are within {decimal(quantiles.get('0.5'), 2)} standard deviations; the farther, the less "
-        "comparable."
-    )
-
-
-def _balance(data: Summary) -> str:
     worst = data["matching"]["worst_balance"]
-    judged = "above" if is_number(worst) and worst > 0.1 else "within"
-    return (
+    judged = "above" if is_number(worst) and worst > _BALANCED else "within"
+    return finished(alt.layer(*guide_x(0.1, "0.1"), points), description, STEP * len(order)), (
         "Matching should move points to the left of 0.1, a rule of thumb; the largest remaining difference is "
         f"{decimal(worst, 2)}, {judged} it."
     )
@@ -182,10 +173,7 @@ class Matching(Section):
     """Who has a match, how near it is, and how alike the groups are after matching."""
 
     key, title, more = "matching", "Matching and sensitivity", "Distances and coverage"
-    charts = (
-        AuditChart(distances, "Distance to the match", _distances, distance_table, is_detail=True),
-        AuditChart(balance, "Balance of the financial features (Love plot)", _balance, balance_table),
-    )
+    charts = (distances, balance)
     words: ClassVar = {
         "standardized difference": "A difference of means in units of the standard deviation.",
         "coverage": "How many people have a match in a different group.",

@@ -52,7 +52,7 @@ from evenhand.report.drawing import (
     tooltips,
 )
 from evenhand.report.formatting import decimal, estimate_interval, is_number, shortened
-from evenhand.report.section import AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
+from evenhand.report.section import AuditMetric, Drawing, Section, Summary, SummaryRow, chart, lacking, number
 from evenhand.report.tables import (
     NOTE,
     Column,
@@ -114,67 +114,6 @@ class Outcomes:
         data["segments"] = {name: list(rows) for name, rows in data["segments"].items()}
         parts = {name: list(part) if isinstance(part, tuple) else part for name, part in data.items()}
         return {**{name: metric["value"] for name, metric in metrics.items()}, "notes": notes, **parts}
-
-
-def _outcomes(totals: Totals) -> Outcomes:
-    """What the model decides, by group: as much of it as can be found from what was given."""
-    fitted, sums = totals.fitted, totals.sums
-    rows, settings, names, scope = sums.rows, fitted.settings, fitted.pool.groups.names, fitted.scope
-    favorable, lost, chosen = settings.favorable or "high", scope.not_possible, settings.reference_group
-    labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.weights
-    outcomes = group_outcomes(labels, decision, score, codes, names, times)
-    why = {name: scope.note(key) for key, of_key in _LOST.items() if key in lost for name in of_key}
-    if scope.labels and scope.decisions and "errors" in lost:  # of a value, or of decisions, whose errors are known
-        why = {"auc": scope.note("errors")}
-    gaps = outcome_gaps(labels, decision, codes, names=names, frequency=times, random_state=settings.random_state)
-    approvals = approval_disparity(decision, codes, names=names, frequency=times, reference=chosen)
-    gaps = with_one_interval(gaps, approvals)
-    errors: tuple[GroupErrorRates, ...] = ()
-    if scope.decisions and scope.labels:
-        errors = tuple(disparity.error_rates(labels, decision, score, codes, names=names, frequency=times))
-    if "errors" in lost:
-        nothing = not_estimable(scope.note("errors"))
-        errors = tuple(
-            replace(row, auc=nothing, mean_score_minus_observed_rate=nothing, brier_score=nothing) for row in errors
-        )
-    cutoffs: Iterable[CutoffApprovals] = ()
-    if scope.decisions and scope.outcome == "score":
-        cutoffs = approval_disparity_by_cutoff(score, codes, names=names, frequency=times, reference=chosen)
-    own = own_score(score, favorable, settings.unit)
-    return Outcomes(
-        metrics={
-            name: not_estimable(why[name]) if name in why else metric
-            for name, metric in outcome_metrics(labels, decision, score, outcomes, times).items()
-        },
-        groups=tuple(_known(group, scope) for group in outcomes),
-        gaps={
-            name: GapEstimate(math.nan, name=name, note=why[name]) if name in why else gap for name, gap in gaps.items()
-        },
-        approvals=approvals if scope.decisions else replace(approvals, groups=(), note=scope.note("decisions")),
-        scores=()
-        if scope.outcome == "decision"
-        else tuple(score_disparity(own, codes, names=names, frequency=times, reference=chosen)),
-        error_rates=errors,
-        cutoffs=tuple(replace(row, cutoff=own_score(row.cutoff, favorable, settings.unit)) for row in cutoffs),
-        segments={
-            column: _segments(column, counts, names, chosen, sums.clustered)
-            for column, counts in sums.approvals.items()
-        }
-        if scope.decisions
-        else {},
-        calibration=_calibration(rows, fitted),
-        attributes={
-            column: approval_disparity(
-                decision,
-                values.codes[codes],
-                names=values.names,
-                frequency=times,
-                reference=values.names[values.codes[names.index(approvals.reference)]],
-            )
-            for column, values in fitted.pool.attributes.items()
-            if scope.decisions
-        },
-    )
 
 
 def with_one_interval(gaps: Mapping[str, GapEstimate], approvals: ApprovalTable) -> dict[str, GapEstimate]:
@@ -529,53 +468,48 @@ def reliability_table(summary: Summary) -> Table:
     return Table("Reliability", caption, columns, records, found["note"])
 
 
-def score_histogram(summary: Summary) -> Table:
-    """Distribution of scores in a few wide bins, by group."""
-    return histogram_table(summary["distributions"]["score"], "People by score and group", "scores")
-
-
-def approvals(data: Summary) -> alt.Chart:
+@chart("Favorable decisions", approval_table, is_detail=True)
+def approvals(data: Summary) -> Drawing:
     """Share of favorable decisions in each group, with 95% intervals."""
     rows = [(g["group"], g["approval_rate"]) for g in data["outcome"]["approvals"]["groups"]]
-    return forest(
-        rows,
-        "Share of favorable decisions",
-        "share of favorable decisions by group.",
-        zero=None,
-        percent_axis=True,
+    description = "share of favorable decisions by group."
+    points = forest(rows, "Share of favorable decisions", description, zero=None, percent_axis=True)
+    gap = data["outcome"]["gaps"]["sp_gap"]
+    if not is_number(gap["value"]):
+        return points, f"The gap between groups was not estimated: {gap['note']}."
+    return points, (
+        f"Approved most often: {shortened(gap['group_high'], 40)}; least often: {shortened(gap['group_low'], 40)}. "
+        f"The gap is {decimal(100 * gap['value'], 1)} points ({estimate_interval(gap, 1, 100)})."
     )
 
 
-def ratios(data: Summary) -> alt.Chart:
+@chart("Approval ratios", approval_table, is_wide=True)
+def ratios(data: Summary) -> Drawing:
     """Approval rate of each group divided by that of the reference group, with 95% intervals."""
     table = data["outcome"]["approvals"]
     rows = [(g["group"], g["approval_ratio_group_over_reference"]) for g in table["groups"] if not g["is_reference"]]
-    return forest(
-        rows,
-        f"Approval rate divided by that of {shortened(table['reference'], 30)}",
-        "approval ratio of each group to the reference group.",
-        zero=1.0,
-        guides=((FOUR_FIFTHS, f"{FOUR_FIFTHS:g}"),),
-    )
+    title = f"Approval rate divided by that of {shortened(table['reference'], 30)}"
+    description, guides = "approval ratio of each group to the reference group.", ((FOUR_FIFTHS, f"{FOUR_FIFTHS:g}"),)
+    caption = "1 means equal rates. 0.8 is a rule of thumb from US employment selection, not a limit of credit law."
+    return forest(rows, title, description, zero=1.0, guides=guides), caption
 
 
-def error_rates(data: Summary) -> alt.Chart:
+@chart("Error rates", error_table, is_detail=True)
+def error_rates(data: Summary) -> Drawing:
     """True and false positive rate of each group, with 95% intervals."""
     rows = [
         (f"{words}: {g['group']}", g[name])
         for name, words in (("true_positive_rate", "TPR"), ("false_positive_rate", "FPR"))
         for g in data["outcome"]["error_rates"]
     ]
-    return forest(
-        rows,
-        "Rate",
-        "true and false positive rate of each group.",
-        zero=None,
-        percent_axis=True,
+    gap = data["outcome"]["gaps"]["eo_gap"]
+    return forest(rows, "Rate", "true and false positive rate of each group.", zero=None, percent_axis=True), (
+        f"True (TPR) and false positive rate (FPR): the larger gap, {decimal(gap['value'])}, is in the {gap['rate']}."
     )
 
 
-def cutoffs(data: Summary) -> alt.Chart:
+@chart("Other cutoffs", cutoff_table, is_wide=True, is_detail=True)
+def cutoffs(data: Summary) -> Drawing:
     """Approval ratio of each group if the cutoff were at each decile of the score."""
     rows = [
         {
@@ -589,7 +523,7 @@ def cutoffs(data: Summary) -> alt.Chart:
         if not g["is_reference"] and is_number(g["approval_ratio_group_over_reference"]["value"])
     ]
     check_any(rows, "no approval ratio could be estimated at any cutoff")
-    return lines_by_group(
+    lines = lines_by_group(
         rows,
         quantity(alt.X, "rate", "Share of everyone approved at the cutoff", percent=True),
         quantity(alt.Y, "ratio", "Approval ratio", zero=False),
@@ -598,9 +532,15 @@ def cutoffs(data: Summary) -> alt.Chart:
         guides=[*guide_y(FOUR_FIFTHS, f"{FOUR_FIFTHS:g}", "guide"), *guide_y(1.0, "equal rates", "guide")],
         point={"size": 50},
     )
+    return lines, "If the ratio changes a lot, the finding on outcomes depends on the choice of the cutoff."
 
 
-def score_distribution(data: Summary) -> alt.Chart:
+@chart(
+    "Scores",
+    lambda summary: histogram_table(summary["distributions"]["score"], "People by score and group", "scores"),
+    is_detail=True,
+)
+def score_distribution(data: Summary) -> Drawing:
     """Distribution of scores in each group."""
     found = data["distributions"]["score"]
     rows = [
@@ -620,7 +560,7 @@ def score_distribution(data: Summary) -> alt.Chart:
     elif threshold is not None:
         guides = guide_x(threshold, f"decision threshold {threshold:g}")
     ends = [found["edges"][0], found["edges"][-1]]
-    return lines_by_group(
+    lines = lines_by_group(
         rows,
         quantity(alt.X, "score", data["settings"].get("unit") or "Score", domain=ends),
         quantity(alt.Y, "share", "Share of the group", percent=True),
@@ -632,9 +572,14 @@ def score_distribution(data: Summary) -> alt.Chart:
         interpolate="step-after",
         strokeWidth=2,
     )
+    if lacking(data, "probability"):
+        return lines, f"Everyone audited, in {data['scope']['unit']}."
+    side = "left" if data["settings"]["favorable"] == "low" else "right"
+    return lines, f"Scores of everyone audited, in bins of 0.025; people to the {side} of the threshold are approved."
 
 
-def reliability(data: Summary) -> alt.Chart:
+@chart("Calibration by group", reliability_table, is_wide=True, is_detail=True)
+def reliability(data: Summary) -> Drawing:
     """Observed rate by mean score of each group, with 95% intervals."""
     found = data["outcome"]["calibration"]
     if not found["groups"]:
@@ -673,52 +618,12 @@ def reliability(data: Summary) -> alt.Chart:
     description = (
         "Points with 95% intervals: observed rate by mean score for each group; calibrated scores lie on the diagonal."
     )
-    return finished(alt.layer(*layers), description, 300)
-
-
-def _approvals(data: Summary) -> str:
-    gap = data["outcome"]["gaps"]["sp_gap"]
-    if not is_number(gap["value"]):
-        return f"The gap between groups was not estimated: {gap['note']}."
-    ends = estimate_interval(gap, 1, 100)
-    return (
-        f"Approved most often: {shortened(gap['group_high'], 40)}; least often: {shortened(gap['group_low'], 40)}. "
-        f"The gap is {decimal(100 * gap['value'], 1)} points ({ends})."
-    )
-
-
-_RATIOS = "1 means equal rates. 0.8 is a rule of thumb from US employment selection, not a limit of credit law."
-
-
-def _scores(data: Summary) -> str:
-    if lacking(data, "probability"):
-        return f"Everyone audited, in {data['scope']['unit']}."
-    side = "left" if data["settings"]["favorable"] == "low" else "right"
-    return f"Scores of everyone audited, in bins of 0.025; people to the {side} of the threshold are approved."
-
-
-_CUTOFFS = "If the ratio changes a lot, the finding on outcomes depends on the choice of the cutoff."
-
-
-def _error_rates(data: Summary) -> str:
-    gap = data["outcome"]["gaps"]["eo_gap"]
-    return (
-        f"True (TPR) and false positive rate (FPR): the larger gap, {decimal(gap['value'])}, is in the {gap['rate']}."
-    )
-
-
-def calibration_caption(data: Summary) -> str:
-    """The group whose scores and outcomes are farthest apart."""
-    known = [
-        group
-        for group in data["outcome"]["calibration"]["groups"]
-        if is_number(group["expected_calibration_error"]["value"])
-    ]
-    worst = max(known, key=lambda group: group["expected_calibration_error"]["value"])
-    return (
+    key = "expected_calibration_error"
+    worst = max((g for g in found["groups"] if is_number(g[key]["value"])), key=lambda g: g[key]["value"])
+    return finished(alt.layer(*layers), description, 300), (
         "On the diagonal, predicted and observed rates are the same. Farthest from it on average: "
-        f"{shortened(worst['group'], 40)}, by {decimal(worst['expected_calibration_error']['value'])}; chance alone "
-        f"gives {decimal(worst['error_by_chance'])} for this number of people."
+        f"{shortened(worst['group'], 40)}, by {decimal(worst[key]['value'])}; chance alone gives "
+        f"{decimal(worst['error_by_chance'])} for this number of people."
     )
 
 
@@ -730,16 +635,7 @@ class Outcome(Section):
         *(GroupOutcome, GapEstimate, ApprovalTable, ScoreDisparity, GroupErrorRates),
         *(CutoffApprovals, SegmentedApproval, CalibrationTable),
     )
-    charts = (
-        AuditChart(approvals, "Favorable decisions", _approvals, approval_table, is_detail=True),
-        AuditChart(ratios, "Approval ratios", _RATIOS, approval_table, is_wide=True),
-        AuditChart(score_distribution, "Scores", _scores, score_histogram, is_detail=True),
-        AuditChart(error_rates, "Error rates", _error_rates, error_table, is_detail=True),
-        AuditChart(cutoffs, "Other cutoffs", _CUTOFFS, cutoff_table, is_wide=True, is_detail=True),
-        AuditChart(
-            reliability, "Calibration by group", calibration_caption, reliability_table, is_wide=True, is_detail=True
-        ),
-    )
+    charts = (approvals, ratios, score_distribution, error_rates, cutoffs, reliability)
     words: ClassVar = {
         "positive rate, approval rate": "Share of people whose decision is favorable.",
         "true positive rate": "Share of favorable decisions among people with the favorable label.",
@@ -771,7 +667,65 @@ class Outcome(Section):
     )
 
     def of(self, totals: Totals) -> Outcomes:
-        return _outcomes(totals)
+        """What the model decides, by group: as much of it as can be found from what was given."""
+        fitted, sums = totals.fitted, totals.sums
+        rows, settings, names, scope = sums.rows, fitted.settings, fitted.pool.groups.names, fitted.scope
+        favorable, lost, chosen = settings.favorable or "high", scope.not_possible, settings.reference_group
+        labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.weights
+        outcomes = group_outcomes(labels, decision, score, codes, names, times)
+        why = {name: scope.note(key) for key, of_key in _LOST.items() if key in lost for name in of_key}
+        if scope.labels and scope.decisions and "errors" in lost:  # of a value, or of decisions, whose errors are known
+            why = {"auc": scope.note("errors")}
+        gaps = outcome_gaps(labels, decision, codes, names=names, frequency=times, random_state=settings.random_state)
+        approvals = approval_disparity(decision, codes, names=names, frequency=times, reference=chosen)
+        gaps = with_one_interval(gaps, approvals)
+        errors: tuple[GroupErrorRates, ...] = ()
+        if scope.decisions and scope.labels:
+            errors = tuple(disparity.error_rates(labels, decision, score, codes, names=names, frequency=times))
+        if "errors" in lost:
+            nothing = not_estimable(scope.note("errors"))
+            errors = tuple(
+                replace(row, auc=nothing, mean_score_minus_observed_rate=nothing, brier_score=nothing) for row in errors
+            )
+        cutoffs: Iterable[CutoffApprovals] = ()
+        if scope.decisions and scope.outcome == "score":
+            cutoffs = approval_disparity_by_cutoff(score, codes, names=names, frequency=times, reference=chosen)
+        own = own_score(score, favorable, settings.unit)
+        return Outcomes(
+            metrics={
+                name: not_estimable(why[name]) if name in why else metric
+                for name, metric in outcome_metrics(labels, decision, score, outcomes, times).items()
+            },
+            groups=tuple(_known(group, scope) for group in outcomes),
+            gaps={
+                name: GapEstimate(math.nan, name=name, note=why[name]) if name in why else gap
+                for name, gap in gaps.items()
+            },
+            approvals=approvals if scope.decisions else replace(approvals, groups=(), note=scope.note("decisions")),
+            scores=()
+            if scope.outcome == "decision"
+            else tuple(score_disparity(own, codes, names=names, frequency=times, reference=chosen)),
+            error_rates=errors,
+            cutoffs=tuple(replace(row, cutoff=own_score(row.cutoff, favorable, settings.unit)) for row in cutoffs),
+            segments={
+                column: _segments(column, counts, names, chosen, sums.clustered)
+                for column, counts in sums.approvals.items()
+            }
+            if scope.decisions
+            else {},
+            calibration=_calibration(rows, fitted),
+            attributes={
+                column: approval_disparity(
+                    decision,
+                    values.codes[codes],
+                    names=values.names,
+                    frequency=times,
+                    reference=values.names[values.codes[names.index(approvals.reference)]],
+                )
+                for column, values in fitted.pool.attributes.items()
+                if scope.decisions
+            },
+        )
 
     def tables(self, summary: Summary) -> Sequence[Table]:
         return (approval_table(summary), *([attribute_table(summary)] if summary["outcome"].get("attributes") else []))

@@ -33,7 +33,7 @@ from evenhand.report.drawing import (
     tooltips,
 )
 from evenhand.report.formatting import decimal, is_number, percent
-from evenhand.report.section import AuditChart, Section, Summary, SummaryRow, lacking
+from evenhand.report.section import Drawing, Section, Summary, SummaryRow, chart, lacking
 from evenhand.report.tables import REGIME_COLORS, Column, Table, flag, text
 
 CEC_EDGES = np.round(np.linspace(0, 1, 51), 3)
@@ -56,7 +56,7 @@ class Histogram:
 
     @classmethod
     def of(cls, values: Floats, groups: Ints, n_groups: int, edges: Floats, weight: Floats | None) -> Histogram:
-        """Count values that are known.
+        """Count values that are known; for no groups, none.
 
         Examples
         --------
@@ -65,8 +65,7 @@ class Histogram:
         array([[2, 0],
                [0, 2]])
         """
-        known = np.isfinite(values) & (values >= edges[0])
-        n_bins = len(edges) - 1
+        known, n_bins = np.isfinite(values) & (values >= edges[0]) & (groups < n_groups), len(edges) - 1
         place = np.minimum(np.searchsorted(edges, values[known], side="right") - 1, n_bins - 1)
         counts = np.bincount(
             groups[known] * n_bins + place, None if weight is None else weight[known], minlength=n_groups * n_bins
@@ -91,8 +90,8 @@ class PairSums(Sums):
     n_negligible
         Pairs with an attribution too short to have a direction.
     cec, placebo_cec, distance, score
-        Pairs by CEC score, by the mean score of the person's placebo pairs and by distance; people by score. None where
-        the inputs do not allow it.
+        Pairs by CEC score, by the mean score of the person's placebo pairs and by distance; people by score. Without
+        groups where the inputs do not allow it.
     plane
         Pairs by score of the match minus score of the person, and by CEC score: numbers, or sums of weights.
     """
@@ -102,11 +101,11 @@ class PairSums(Sums):
     means: Floats
     regimes: Floats
     n_negligible: int
-    cec: Histogram | None
-    placebo_cec: Histogram | None
+    cec: Histogram
+    placebo_cec: Histogram
     distance: Histogram
-    score: Histogram | None
-    plane: NDArray[Any] | None
+    score: Histogram
+    plane: NDArray[Any]
 
     @classmethod
     def of(cls, batch: BatchFindings) -> PairSums:
@@ -119,17 +118,14 @@ class PairSums(Sums):
         place = pd.Index(REGIMES).get_indexer(pd.Index(batch.regime[done]))
         favorable = settings.favorable or "high"
         own, match = (own_score(score, favorable, settings.unit) for score in (batch.score, scored.match_score))
-        edges = SCORE_EDGES
-        if scope.outcome == "value":
-            edges = np.linspace(own.min(), own.max(), len(SCORE_EDGES))
-        cec = placebo = plane = None
-        if scope.attributions:
-            cec = Histogram.of(scored.cec[done], group, n_groups, CEC_EDGES, given)
-            unknown = np.full(len(person), np.nan)
-            of_placebos = unknown if batch.evidence is None else batch.evidence.placebo_cec[person, other]
-            placebo = Histogram.of(of_placebos, group, n_groups, CEC_EDGES, given)
-            if scope.outcome == "score":
-                plane = np.histogram2d(match[done] - own[person], scored.cec[done], PLANE_EDGES, weights=given)[0]
+        is_value, cec = scope.outcome == "value", scored.cec[done]
+        edges = np.linspace(own.min(), own.max(), len(SCORE_EDGES)) if is_value else SCORE_EDGES
+        n_explained = n_groups if scope.attributions else 0
+        n_scored = 0 if scope.outcome == "decision" else n_groups
+        placebo = np.full(len(person), np.nan) if batch.evidence is None else batch.evidence.placebo_cec[person, other]
+        plane = np.zeros([len(edges) - 1 for edges in PLANE_EDGES])
+        if scope.attributions and scope.outcome == "score":
+            plane = np.histogram2d(match[done] - own[person], cec, PLANE_EDGES, weights=given)[0]
         return cls(
             n=np.bincount(group[weight > 0], minlength=n_groups),
             weight=sums_by_code(group, weight, n_groups),
@@ -141,12 +137,10 @@ class PairSums(Sums):
             ),
             regimes=sums_by_code(group * 4 + place, weight, 4 * n_groups).reshape(n_groups, 4),
             n_negligible=int(scored.is_negligible.sum()),
-            cec=cec,
-            placebo_cec=placebo,
+            cec=Histogram.of(cec, group, n_explained, CEC_EDGES, given),
+            placebo_cec=Histogram.of(placebo, group, n_explained, CEC_EDGES, given),
             distance=Histogram.of(batch.pairs.distance[done], group, n_groups, DISTANCE_EDGES, given),
-            score=None
-            if scope.outcome == "decision"
-            else Histogram.of(own, codes, n_groups, edges, people.sample_weight),
+            score=Histogram.of(own, codes, n_scored, edges, people.sample_weight),
             plane=plane,
         )
 
@@ -162,27 +156,24 @@ class PairSums(Sums):
         def shown(numbers: NDArray[Any]) -> Any:
             return (numbers.astype(np.int64) if factor is None else factor * numbers).tolist()
 
-        order = np.argsort(names)
-        cells: list[Any] = []
-        if self.plane is not None:
-            places = np.nonzero(self.plane)
-            cells = [list(cell) for cell in zip(*(p.tolist() for p in places), shown(self.plane[places]), strict=True)]
-        histograms = {}
-        usual = {"cec": CEC_EDGES, "placebo_cec": CEC_EDGES, "distance": DISTANCE_EDGES, "score": SCORE_EDGES}
-        for key, edges in usual.items():
-            found: Histogram | None = getattr(self, key)
-            counts = {} if found is None else {names[code]: shown(found.counts[code]) for code in order}
-            histograms[key] = {"edges": (edges if found is None else found.edges).tolist(), "counts": counts}
+        def by_group(numbers: NDArray[Any]) -> dict[str, Any]:
+            return {names[code]: shown(numbers[code]) for code in np.argsort(names) if len(numbers)}
+
+        places = np.nonzero(self.plane)
+        cells = zip(*(place.tolist() for place in places), shown(self.plane[places]), strict=True)
+        regimes = self.regimes[:0] if "regimes" in scope.not_possible else self.regimes
+        histograms = {"cec": self.cec, "placebo_cec": self.placebo_cec, "distance": self.distance, "score": self.score}
         return {
-            **histograms,
+            **{
+                name: {"edges": histogram.edges.tolist(), "counts": by_group(histogram.counts)}
+                for name, histogram in histograms.items()
+            },
             "plane": {
                 "difference_edges": PLANE_EDGES[0].tolist(),
                 "cec_edges": PLANE_EDGES[1].tolist(),
-                "cells": cells,
+                "cells": [list(cell) for cell in cells],
             },
-            "regimes": {}
-            if "regimes" in scope.not_possible
-            else {names[code]: dict(zip(REGIMES, shown(self.regimes[code]), strict=True)) for code in order},
+            "regimes": {name: dict(zip(REGIMES, row, strict=True)) for name, row in by_group(regimes).items()},
         }
 
 
@@ -344,7 +335,8 @@ def _labeled_counts(data: Summary) -> dict[str, Mapping[str, int]]:
     return {label_of(name): counts for name, counts in (*groups, everyone)}
 
 
-def regimes(data: Summary) -> alt.Chart:
+@chart("Regimes", regime_table, is_wide=True)
+def regimes(data: Summary) -> Drawing:
     """Share of pairs in each regime, for everyone and by group of the person."""
     counts, words = _labeled_counts(data), {r: f"{r}: {meaning}" for r, meaning in _REGIME_WORDS.items()}
     rows = [
@@ -356,19 +348,26 @@ def regimes(data: Summary) -> alt.Chart:
     check_any(rows, "no pair was scored")
     colors = alt.Scale(domain=list(words.values()), range="ordinal")
     bars = chart_of(rows).mark_bar(height={"band": 0.7})
-    chart = bars.encode(
+    stacked = bars.encode(
         x=quantity(alt.X, "share", "Share of pairs", percent=True, domain=[0, 1]),
         y=lines_of(list(counts), "group"),
         color=alt.Color("regime:N", scale=colors, legend=alt.Legend(columns=2, labelLimit=260)),
         order=alt.Order("place:Q"),
         tooltip=tooltips("group", "regime", ("share", ".1%"), ("pairs", ",")),
     )
-    return finished(
-        chart, "Stacked bars: share of pairs in the regimes A to D, for all pairs and by group.", 30 * len(counts)
+    description, shares = (
+        "Stacked bars: share of pairs in the regimes A to D, for all pairs and by group.",
+        data["regimes"],
+    )
+    return finished(stacked, description, 30 * len(counts)), (
+        f"{percent(shares['B'])} of pairs get the same decision for different reasons (regime B), and "
+        f"{percent(shares['A'])} the same decision for the same reasons. Matching noise alone puts many pairs in B, so "
+        "compare this with the excess."
     )
 
 
-def plane(data: Summary) -> alt.Chart:
+@chart("Decisions and reasoning by group", plane_table, is_detail=True)
+def plane(data: Summary) -> Drawing:
     """Each group by how often decisions differ and how far reasoning differs, and the level of placebo pairs."""
     counts, means = _labeled_counts(data), data["cec"]["by_group"]
     rows = [
@@ -408,21 +407,27 @@ def plane(data: Summary) -> alt.Chart:
         *guide_y(tau, f"consistency threshold {tau:g}", "guide"),
     ]
     found = data["evidence"]
+    caption = "Each point is a group. Higher: more different reasoning; farther right: more different decisions."
     if found is not None and is_number(found["placebo_mean"]):
+        caption = (
+            "The evidence is the gap between the lines of compared pairs and placebo pairs, which are equally far "
+            f"apart: {decimal(found['compared_mean'])} and {decimal(found['placebo_mean'])}. Points show nearest "
+            "matches, and may be lower."
+        )
         lines = {"placebo": ("floor", found["placebo_mean"]), "compared": ("compared", found["compared_mean"])}
         highest = max(lines, key=lambda name: lines[name][1])
         for name, (style, value) in lines.items():
             words = f"{name} pairs {decimal(value)}"
             layers += guide_y(value, words, style, side="left", is_above=name == highest)
-    return finished(
-        alt.layer(*layers, points),
+    description = (
         "Points: prediction flip rate and mean CEC score of all pairs and of each group, with the consistency "
-        "threshold, compared pairs and placebo pairs as horizontal lines.",
-        height=300,
+        "threshold, compared pairs and placebo pairs as horizontal lines."
     )
+    return finished(alt.layer(*layers, points), description, height=300), caption
 
 
-def density(data: Summary) -> alt.Chart:
+@chart("Pairs by score difference and CEC score", density_table, is_wide=True, is_detail=True)
+def density(data: Summary) -> Drawing:
     """Number of pairs by difference in scores and CEC score."""
     found = data["distributions"]["plane"]
     across, up = found["difference_edges"], found["cec_edges"]
@@ -448,10 +453,11 @@ def density(data: Summary) -> alt.Chart:
             ("pairs", ","),
         ),
     )
-    return finished(
-        alt.layer(cells, *guide_y(tau, f"consistency threshold {tau:g}", "guide")),
-        "Heat map: number of pairs by difference in scores and CEC score; darker means more pairs.",
-        height=300,
+    layers = alt.layer(cells, *guide_y(tau, f"consistency threshold {tau:g}", "guide"))
+    description = "Heat map: number of pairs by difference in scores and CEC score; darker means more pairs."
+    return finished(layers, description, height=300), (
+        "Darker cells hold more pairs. Pairs near the top middle have almost the same score for different reasons: no "
+        "outcome metric can see them."
     )
 
 
@@ -488,44 +494,12 @@ def _few_inputs(text: str, most: int = 8) -> str:
     return "; ".join(parts[:most]) + (f"; and {len(parts) - most} more" if len(parts) > most else "")
 
 
-def _regimes(data: Summary) -> str:
-    shares = data["regimes"]
-    return (
-        f"{percent(shares['B'])} of pairs get the same decision for different reasons (regime B), and "
-        f"{percent(shares['A'])} the same decision for the same reasons. Matching noise alone puts many pairs in B, so "
-        "compare this with the excess."
-    )
-
-
-def _plane(data: Summary) -> str:
-    found = data["evidence"]
-    if found is None or not is_number(found["placebo_mean"]):
-        return "Each point is a group. Higher: more different reasoning; farther right: more different decisions."
-    return (
-        "The evidence is the gap between the lines of compared pairs and placebo pairs, which are equally far apart: "
-        f"{decimal(found['compared_mean'])} and {decimal(found['placebo_mean'])}. Points show nearest matches, and may "
-        "be lower."
-    )
-
-
-_DENSITY = (
-    "Darker cells hold more pairs. Pairs near the top middle have almost the same score for different "
-    "reasons: no outcome metric can see them."
-)
-
-
 class Pairs(Section):
     """Whether two comparable people get the same decision, and for the same reasons."""
 
     key, title, needs = "regimes", "Decisions and reasoning", ("regimes",)
     more = "Groups and pairs one by one"
-    charts = (
-        AuditChart(plane, "Decisions and reasoning by group", _plane, plane_table, is_detail=True),
-        AuditChart(regimes, "Regimes", _regimes, regime_table, is_wide=True),
-        AuditChart(
-            density, "Pairs by score difference and CEC score", _DENSITY, density_table, is_wide=True, is_detail=True
-        ),
-    )
+    charts = (plane, regimes, density)
     words: ClassVar = {
         "match, pair": "A person and the nearest person of a different group with the same label, by financial "
         "features.",

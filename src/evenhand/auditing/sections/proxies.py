@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import altair as alt
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
@@ -13,7 +12,7 @@ from evenhand.inputs.identity import hash_rows
 from evenhand.metrics.proxies import ProxyScreen, predicted_group, proxy_screen
 from evenhand.report.drawing import MOST_FEATURES, NothingToDrawError, forest
 from evenhand.report.formatting import decimal, is_number, shortened
-from evenhand.report.section import AuditChart, Section, Summary
+from evenhand.report.section import Drawing, Section, Summary, chart
 from evenhand.report.tables import Column, Table, estimate, inside, joined, text
 
 PROXY_PEOPLE = 5_000
@@ -52,7 +51,8 @@ def proxy_table(summary: Summary) -> Table:
     return Table("Proxies", caption, columns, records, missing)
 
 
-def proxies(data: Summary) -> alt.Chart:
+@chart("Features that predict the group", proxy_table, is_wide=True)
+def proxies(data: Summary) -> Drawing:
     """How well each feature alone predicts the group; 0.5 is guessing."""
     screen = data["proxies"]
     if screen is None:
@@ -60,26 +60,18 @@ def proxies(data: Summary) -> alt.Chart:
             "There is no proxy screen: groups were too small, or the audit was run without evidence."
         )
     known = sorted((f for f in screen["features"] if is_number(f["auc"])), key=lambda f: -f["auc"])
-    every = [screen["all_features"], *known[:MOST_FEATURES]]
-    rows = [(f["feature"], {**f, "value": f["auc"]}) for f in every if f is not None]
-    return forest(
-        rows,
-        "AUC of predicting the group",
-        "how well each feature predicts the group; 0.5 is guessing, 1 is perfect.",
-        zero=0.5,
-    )
-
-
-def _proxies(data: Summary) -> str:
-    every = data["proxies"]["all_features"]
-    known = sorted((f for f in data["proxies"]["features"] if is_number(f["auc"])), key=lambda f: -f["auc"])
-    best = ""
+    every = screen["all_features"]
+    rows = [(f["feature"], {**f, "value": f["auc"]}) for f in (every, *known[:MOST_FEATURES]) if f is not None]
+    description = "how well each feature predicts the group; 0.5 is guessing, 1 is perfect."
+    points, best = forest(rows, "AUC of predicting the group", description, zero=0.5), ""
     if known:
         first = known[0]
         best = f"; best alone is {shortened(first['feature'], 40)} at {decimal(first['auc'], 2)}"
         best += f" for {predicted_group(first['auc_by_group'])}" if len(first["auc_by_group"]) > 2 else ""
-    together = predicted_group(every["auc_by_group"])
-    return f"All features together predict {together} with an AUC of {decimal(every['auc'], 2)}{best} (0.5: chance)."
+    return points, (
+        f"All features together predict {predicted_group(every['auc_by_group'])} with an AUC of "
+        f"{decimal(every['auc'], 2)}{best} (0.5: chance)."
+    )
 
 
 class Proxies(Section):
@@ -87,7 +79,7 @@ class Proxies(Section):
 
     key, title, under = "proxies", "Inputs that predict the group", "score-gap"
     parts = (ProxyScreen,)
-    charts = (AuditChart(proxies, "Features that predict the group", _proxies, proxy_table, is_wide=True),)
+    charts = (proxies,)
 
     prose = (
         "Which features predict the group. A feature that does can stand in for it; whether it does is a question "

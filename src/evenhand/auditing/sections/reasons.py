@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import altair as alt
-
 from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.reasons import BASELINE, NO_BASELINE
 from evenhand.auditing.reasons import Reasons as ReasonsGiven
@@ -17,9 +15,10 @@ from evenhand.auditing.totals import Totals
 from evenhand.metrics.reason_codes import ReasonCounts, ReasonRate
 from evenhand.report.drawing import check_any, forest, label_of
 from evenhand.report.formatting import is_number, listed, shortened
-from evenhand.report.section import AuditChart, Section, Summary
+from evenhand.report.section import Drawing, Section, Summary, chart
 from evenhand.report.tables import (
     NOTE,
+    SIGNIFICANT,
     Column,
     Record,
     Table,
@@ -124,7 +123,8 @@ def _if_empty(summary: Summary) -> str:
 _MOST_REASONS = 12
 
 
-def reason_rates(data: Summary) -> alt.Chart:
+@chart("Reasons of declined people", rate_table, is_wide=True)
+def reason_rates(data: Summary) -> Drawing:
     """How often each reason is given to declined people of each group, with 95% intervals; the most frequent first."""
     found = data["reasons"]
     rates = [
@@ -132,7 +132,7 @@ def reason_rates(data: Summary) -> alt.Chart:
     ]
     check_any(rates, (found and found["note"]) or "no one is given a reason")
     frequent = list(dict.fromkeys(row["reason"] for row in rates))[:_MOST_REASONS]
-    return forest(
+    points = forest(
         [
             (row["reason"], {**row["rate"], "series": label_of(row["group"]), "people": row["n"]})
             for row in rates
@@ -143,15 +143,11 @@ def reason_rates(data: Summary) -> alt.Chart:
         percent_axis=True,
         series=list(dict.fromkeys(label_of(row["group"]) for row in rates)),
     )
-
-
-def _reasons(data: Summary) -> str:
-    found = data["reasons"]
-    called = [r for r in found["rates"] if is_number(r["p_value_holm"]) and r["p_value_holm"] <= 0.05]
-    asked = [r for r in found["rates"] if is_number(r["p_value_holm"])]
-    names = list(dict.fromkeys(shortened(r["reason"], 40) for r in called))[:3]
+    asked = [row for row in found["rates"] if is_number(row["p_value_holm"])]
+    called = [row for row in asked if row["p_value_holm"] <= SIGNIFICANT]
+    names = list(dict.fromkeys(shortened(row["reason"], 40) for row in called))[:3]
     which = f", most of all {listed(names)}" if names else ""
-    return (
+    return points, (
         f"Up to {found['n_reasons']} reasons of each declined person. Compared with "
         f"{shortened(found['reference'], 40)}, {len(called)} of {len(asked)} shares, of first and of all reasons, "
         f"differ after adjustment for their number{which}."
@@ -163,7 +159,7 @@ class Reasons(Section):
 
     key, title, reads, more = "reasons-given", "Reason codes", "reasons", "Reasons that comparable people share"
     parts = (ReasonRate,)
-    charts = (AuditChart(reason_rates, "Reasons of declined people", _reasons, rate_table, is_wide=True),)
+    charts = (reason_rates,)
     words: ClassVar = {
         "principal reasons": "What counts most against a declined person, measured from the mean of approved people; "
         "features that share a reason are added up.",

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-import altair as alt
-
 from evenhand.auditing.regressions import Regressions as RegressionsFound
 from evenhand.auditing.regressions import regressions_of
 from evenhand.auditing.sections.evidence import Excess
@@ -14,7 +12,7 @@ from evenhand.auditing.sections.outcome import Outcome
 from evenhand.auditing.totals import Totals
 from evenhand.report.drawing import NothingToDrawError, check_any, forest
 from evenhand.report.formatting import is_number, shortened
-from evenhand.report.section import AuditChart, Section, Summary
+from evenhand.report.section import Drawing, Section, Summary, chart
 from evenhand.report.tables import (
     SIGNIFICANT,
     Column,
@@ -108,7 +106,8 @@ def regression_notes(summary: Summary) -> tuple[str, ...]:
     return (*notes, *(f"{note[:1].upper()}{note[1:]}." for note in found["notes"]))
 
 
-def coefficients(data: Summary) -> alt.Chart:
+@chart("Effect of the group as more is held equal", lambda summary: regression_table(summary, ""), is_wide=True)
+def coefficients(data: Summary) -> Drawing:
     """The group's effect on every outcome as more is held equal, in standard deviations of the outcome."""
     found = data.get("regressions")
     if not found:
@@ -127,29 +126,23 @@ def coefficients(data: Summary) -> alt.Chart:
     check_any(rows, "no regression could be estimated")
     names = list(dict.fromkeys(label for label, _ in rows))[:_MOST_LINES]
     group = "Group" if several else shortened(found["rows"][0]["group"], 16)
-    return forest(
+    points = forest(
         [row for row in rows if row[0] in names],
         f"{group} minus {shortened(found['reference'], 16)}, standard deviations",
         "effect of the group on each outcome, as more is held equal.",
         series=[words for words in _CONTROLS.values() if any(row["series"] == words for _, row in rows)],
         legend="held equal",
     )
-
-
-def regression_caption(data: Summary) -> str:
-    """How many differences are beyond chance, with and without equal inputs."""
-    found = data["regressions"]
-    rows = [row for row in found["rows"] if not row["column"] and is_number(row["p_adjusted"])]
+    tested = [row for row in found["rows"] if not row["column"] and is_number(row["p_adjusted"])]
     parts = []
     for controls, words in (("none", "nothing"), ("all inputs", "all inputs")):
-        among = [row for row in rows if row["controls"] == controls]
+        among = [row for row in tested if row["controls"] == controls]
         clear = [row for row in among if row["p_adjusted"] <= SIGNIFICANT]
         if among:
             parts.append(f"{len(clear)} of {len(among)} with {words} held equal")
-    said = ", ".join(parts) or "none could be tested"
-    return (
-        f"Differences beyond chance after adjustment: {said}{_direction(data)}. If a difference disappears as more is "
-        "held equal, it runs through what is held equal."
+    return points, (
+        f"Differences beyond chance after adjustment: {', '.join(parts) or 'none could be tested'}{_direction(data)}. "
+        "If a difference disappears as more is held equal, it runs through what is held equal."
     )
 
 
@@ -157,15 +150,7 @@ class Regressions(Section):
     """The effect of the group on outcomes, as more is held equal."""
 
     key, title, reads, is_pooled = "regressions", "Regressions", "regressions", True
-    charts = (
-        AuditChart(
-            coefficients,
-            "Effect of the group as more is held equal",
-            regression_caption,
-            lambda summary: regression_table(summary, ""),
-            is_wide=True,
-        ),
-    )
+    charts = (coefficients,)
     words: ClassVar = {
         "held equal": "What a regression controls for.",
         "average marginal effect": "How much the share of favorable decisions would change if everyone were in the "

@@ -18,7 +18,7 @@ from evenhand.metrics.intervals import effective_counts_of_two, newcombe
 from evenhand.metrics.outcomes import auc_interval
 from evenhand.report.drawing import chart_of, check_any, label_of, lines_by_group, quantity
 from evenhand.report.formatting import decimal, is_number, shortened
-from evenhand.report.section import AuditChart, AuditMetric, Section, Summary, number
+from evenhand.report.section import AuditMetric, Drawing, Section, Summary, chart, number
 from evenhand.report.tables import Column, Table, estimate, joined, text
 
 _MOST_POINTS = 100
@@ -123,7 +123,18 @@ def curve_table(summary: Summary) -> Table:
     return Table("ROC curves", "Points of the ROC and KS curves of each group", columns, records, needs=Roc.needs)
 
 
-def roc(data: Summary) -> alt.Chart:
+def _extremes(data: Summary, key: str, words: str) -> str:
+    """A caption with the groups in which an estimate is lowest and highest."""
+    known = sorted((g for g in _groups(data) if is_number(g[key]["value"])), key=lambda g: g[key]["value"])
+    low, high = known[0], known[-1]
+    return (
+        f"{words} Lowest: {shortened(low['group'], 40)}, {decimal(low[key]['value'])}; highest: "
+        f"{shortened(high['group'], 40)}, {decimal(high[key]['value'])}."
+    )
+
+
+@chart("ROC curves", roc_table)
+def roc(data: Summary) -> Drawing:
     """True by false positive rate of each group, over all cutoffs."""
     rows = [
         {**row, "group": label_of(row["group"]), "score": row["score"] if is_number(row["score"]) else None}
@@ -133,7 +144,7 @@ def roc(data: Summary) -> alt.Chart:
     x = quantity(alt.X, "false_positive_rate", "False positive rate", percent=True, domain=[0, 1])
     y = quantity(alt.Y, "true_positive_rate", "True positive rate", percent=True, domain=[0, 1])
     ends = [{"false_positive_rate": end, "true_positive_rate": end} for end in (0, 1)]
-    return lines_by_group(
+    lines = lines_by_group(
         rows,
         x,
         y,
@@ -143,9 +154,11 @@ def roc(data: Summary) -> alt.Chart:
         guides=[chart_of(ends).mark_line(style="guide").encode(x=x, y=y)],
         order="true_positive_rate",
     )
+    return lines, _extremes(data, "auc", "The area under a curve is the AUC.")
 
 
-def ks(data: Summary) -> alt.Chart:
+@chart("KS curves", roc_table)
+def ks(data: Summary) -> Drawing:
     """Distance between the true and the false positive rate of each group, by cutoff."""
     rows = [
         {**row, "group": label_of(row["group"]), "distance": row["true_positive_rate"] - row["false_positive_rate"]}
@@ -153,7 +166,7 @@ def ks(data: Summary) -> alt.Chart:
         if is_number(row["score"])
     ]
     check_any(rows, "no group has people with both labels")
-    return lines_by_group(
+    lines = lines_by_group(
         rows,
         quantity(alt.X, "score", "Cutoff", zero=False),
         quantity(alt.Y, "distance", "True minus false positive rate", percent=True),
@@ -161,18 +174,7 @@ def ks(data: Summary) -> alt.Chart:
         "Lines: true minus false positive rate of each group by cutoff; the peak is KS.",
         height=300,
     )
-
-
-def _caption(key: str, words: str) -> Any:
-    def caption(data: Summary) -> str:
-        known = sorted((g for g in _groups(data) if is_number(g[key]["value"])), key=lambda g: g[key]["value"])
-        low, high = known[0], known[-1]
-        return (
-            f"{words} Lowest: {shortened(low['group'], 40)}, {decimal(low[key]['value'])}; highest: "
-            f"{shortened(high['group'], 40)}, {decimal(high[key]['value'])}."
-        )
-
-    return caption
+    return lines, _extremes(data, "ks", "The peak of a curve is the KS distance.")
 
 
 class Roc(Section):
@@ -180,10 +182,7 @@ class Roc(Section):
 
     key, title, reads, needs, result = "roc", "ROC and KS curves", "roc", ("labels", "probability"), Curves
     under = "outcome"
-    charts = (
-        AuditChart(roc, "ROC curves", _caption("auc", "The area under a curve is the AUC."), roc_table),
-        AuditChart(ks, "KS curves", _caption("ks", "The peak of a curve is the KS distance."), roc_table),
-    )
+    charts = (roc, ks)
     prose = (
         "Whether the score tells people with the favorable label from the others equally well in every group, whatever "
         "the cutoff. A score that separates one group worse than another makes more errors in it."

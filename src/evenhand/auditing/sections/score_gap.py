@@ -21,7 +21,17 @@ from evenhand.report.drawing import (
     tooltips,
 )
 from evenhand.report.formatting import capital, count, decimal, interval, is_number, percent, shortened
-from evenhand.report.section import NO_EVIDENCE, AuditChart, AuditMetric, Section, Summary, SummaryRow, lacking, number
+from evenhand.report.section import (
+    NO_EVIDENCE,
+    AuditMetric,
+    Drawing,
+    Section,
+    Summary,
+    SummaryRow,
+    chart,
+    lacking,
+    number,
+)
 from evenhand.report.tables import NOTE, Column, Record, Table, estimate, p_adjusted, text
 
 _NOT_TESTED = "finances are equal here: its part comes from how they interact with other inputs, and is not tested"
@@ -162,8 +172,8 @@ def _shuffle_table(summary: Summary, *, is_input: bool) -> Table:
     return Table(name, caption, columns, records, if_empty=NO_EVIDENCE, needs=("inputs",) if is_input else ())
 
 
-def _histogram(summary: Summary, *, is_input: bool) -> alt.Chart:
-    gap, shuffles = _shuffles(summary, is_input=is_input)
+def _histogram(summary: Summary, gap: Mapping[str, Any], shuffles: Mapping[str, Any]) -> alt.Chart:
+    is_input = shuffles["feature"] is not None
     observed, part = shuffles["observed"], shortened(shuffles["feature"] or "gap", 24)
     bars = chart_of(_bars(shuffles)).mark_bar(style="floor", fillOpacity=0.5)
     bars = bars.encode(
@@ -182,14 +192,24 @@ def _histogram(summary: Summary, *, is_input: bool) -> alt.Chart:
     )
 
 
-def shuffled_gap(data: Summary) -> alt.Chart:
+@chart("The gap among reshuffled groups", lambda s: _shuffle_table(s, is_input=False), is_detail=True)
+def shuffled_gap(data: Summary) -> Drawing:
     """The score gap after reshuffling the groups among people with the same finances, and the actual one."""
-    return _histogram(data, is_input=False)
+    gap, shuffles = _shuffles(data, is_input=False)
+    share = _share_of_shuffles(shuffles, gap["total"]["p_value"])
+    caption = f"Bars: gaps after reshuffling the groups. Line: the actual gap. As large, on either side of 0: {share}."
+    return _histogram(data, gap, shuffles), caption
 
 
-def shuffled_input(data: Summary) -> alt.Chart:
+@chart("The clearest input among reshuffled groups", lambda s: _shuffle_table(s, is_input=True), is_detail=True)
+def shuffled_input(data: Summary) -> Drawing:
     """The part of the clearest input after reshuffling the groups, and the actual one."""
-    return _histogram(data, is_input=True)
+    gap, shuffles = _shuffles(data, is_input=True)
+    row = next(row for row in gap["features"] if row["feature"] == shuffles["feature"])
+    return _histogram(data, gap, shuffles), (
+        f"Bars: the part of {shortened(shuffles['feature'], 40)}, which stands out most, after reshuffling the groups. "
+        f"Line: the actual part. Any input stood out as much in {_share_of_shuffles(shuffles, row['p_adjusted'])}."
+    )
 
 
 def _axis(summary: Summary, gap: Mapping[str, Any]) -> str | list[str]:
@@ -199,34 +219,23 @@ def _axis(summary: Summary, gap: Mapping[str, Any]) -> str | list[str]:
     return f"{sides}, {unit}" if len(sides) + len(unit) < 40 else [sides, unit]
 
 
-def score_gap(data: Summary) -> alt.Chart:
+@chart("Score gap at equal finances", score_gap_table, is_wide=True)
+def score_gap(data: Summary) -> Drawing:
     """The score gap at equal finances and the part of each input, with 95% intervals; the largest ones."""
     gap = largest_gap(data)
     inputs = sorted(gap["features"], key=lambda f: -size_of(f["value"]))[:MOST_FEATURES]
-    rows = [
-        ("all inputs together" if inputs else "in total", gap["total"]),
-        *((f["feature"], f) for f in inputs),
-    ]
-    return forest(
-        rows,
-        _axis(data, gap),
-        "score gap at equal finances, in total and through each input.",
+    total = gap["total"]
+    rows = [("all inputs together" if inputs else "in total", total), *((f["feature"], f) for f in inputs)]
+    label = "" if lacking(data, "labels") else " and label"
+    parts = "" if lacking(data, "inputs") else "; the inputs below sum to it"
+    return forest(rows, _axis(data, gap), "score gap at equal finances, in total and through each input."), (
+        f"At equal finances{label}, {shortened(gap['group'], 40)} minus {shortened(gap['reference'], 40)} is "
+        f"{decimal(total['value'])} {gap['unit']} ({interval(total['low'], total['high'])}){_direction(data)}{parts}."
     )
 
 
 def _is_risk(summary: Summary) -> bool:
     return summary["settings"]["favorable"] == "low" and not lacking(summary, "probability")
-
-
-def _score_gap(data: Summary) -> str:
-    gap = largest_gap(data)
-    total = gap["total"]
-    label = "" if lacking(data, "labels") else " and label"
-    parts = "" if lacking(data, "inputs") else "; the inputs below sum to it"
-    return (
-        f"At equal finances{label}, {shortened(gap['group'], 40)} minus {shortened(gap['reference'], 40)} is "
-        f"{decimal(total['value'])} {gap['unit']} ({interval(total['low'], total['high'])}){_direction(data)}{parts}."
-    )
 
 
 def _direction(summary: Summary) -> str:
@@ -235,21 +244,6 @@ def _direction(summary: Summary) -> str:
         is_turned = summary["settings"]["favorable"] == "low" and summary["settings"].get("unit")
         return f"; {'above' if is_turned else 'below'} 0, the group is worse off"
     return "; of the favorable outcome, so below 0 the group is rated riskier" if _is_risk(summary) else ""
-
-
-def _shuffled_gap(data: Summary) -> str:
-    gap, shuffles = _shuffles(data, is_input=False)
-    share = _share_of_shuffles(shuffles, gap["total"]["p_value"])
-    return f"Bars: gaps after reshuffling the groups. Line: the actual gap. As large, on either side of 0: {share}."
-
-
-def _shuffled_input(data: Summary) -> str:
-    gap, shuffles = _shuffles(data, is_input=True)
-    row = next(row for row in gap["features"] if row["feature"] == shuffles["feature"])
-    return (
-        f"Bars: the part of {shortened(shuffles['feature'], 40)}, which stands out most, after reshuffling the groups. "
-        f"Line: the actual part. Any input stood out as much in {_share_of_shuffles(shuffles, row['p_adjusted'])}."
-    )
 
 
 def _gap_numbers(estimate: Mapping[str, Any], sign: float) -> tuple[float, float, float]:
@@ -263,23 +257,7 @@ class ScoreGap(Section):
 
     key, title, is_pooled, is_logged = "score-gap", "Score gap, by input", True, False
     answers, more = ("score_gap", "inputs"), "How far chance alone moves the gap, and the gap within segments"
-    charts = (
-        AuditChart(score_gap, "Score gap at equal finances", _score_gap, score_gap_table, is_wide=True),
-        AuditChart(
-            shuffled_gap,
-            "The gap among reshuffled groups",
-            _shuffled_gap,
-            lambda s: _shuffle_table(s, is_input=False),
-            is_detail=True,
-        ),
-        AuditChart(
-            shuffled_input,
-            "The clearest input among reshuffled groups",
-            _shuffled_input,
-            lambda s: _shuffle_table(s, is_input=True),
-            is_detail=True,
-        ),
-    )
+    charts = (score_gap, shuffled_gap, shuffled_input)
     words: ClassVar = {
         "score gap": "Difference in score between comparable people of two groups at equal finances and label, group "
         "minus reference group.",
