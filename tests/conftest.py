@@ -382,9 +382,8 @@ def result(with_people):
 def without_evidence(result, with_people):
     features = result.features.drop(columns=[c for c in result.features if c.startswith("excess")])
     pairs = result.pairs.assign(placebo_cec=np.nan, q_value=np.nan)
-    return with_people(
-        replace(result, sections={**result.sections, "excess": None, "proxies": None, "drivers": features}), pairs=pairs
-    )
+    lost = {"excess": None, "proxies": None, "drivers": features}
+    return with_people(replace(result, sections={**result.sections, **lost}), pairs=pairs)
 
 
 class ScriptedServer(ThreadingHTTPServer):

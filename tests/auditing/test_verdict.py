@@ -49,7 +49,7 @@ def test_all_four_questions_are_answered_strongest_first(data):
 
 def test_the_inputs_of_the_score_gap_sum_to_it(data):
     (inputs,) = [one for one in findings_of(data) if one.key == "inputs"]
-    assert sum(row["estimate"] for row in inputs.features) == pytest.approx(
+    assert sum(part.estimate for part in inputs.features) == pytest.approx(
         data["score_gap"]["logit"]["value"], abs=1e-6
     )
 

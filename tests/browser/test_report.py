@@ -323,7 +323,8 @@ def test_hostile_text_is_shown_and_not_run(open_report, hostile, tmp_path):
 def test_without_evidence_it_works_too(open_report, result, with_people, tmp_path):
     features = result.features.drop(columns=[c for c in result.features if c.startswith("excess")])
     pairs = result.pairs.assign(placebo_cec=np.nan, q_value=np.nan)
-    without = replace(result, sections={**result.sections, "excess": None, "proxies": None, "drivers": features})
+    lost = {"excess": None, "proxies": None, "drivers": features}
+    without = replace(result, sections={**result.sections, **lost})
     with_people(without, pairs=pairs).to_html(tmp_path / "report.html")
     page = open_report(tmp_path / "report.html", width=390)
     assert "not estimated" in page.text_content(".findings")

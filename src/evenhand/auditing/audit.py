@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from evenhand.arrays import Floats
-from evenhand.auditing.batch import BATCH_STEPS, BatchFindings, audit_batch
+from evenhand.arrays import Ints
+from evenhand.auditing.batch import BATCH_STEPS, audit_batch
 from evenhand.auditing.batches import AuditSums, BatchOutput, OneBatch
 from evenhand.auditing.draws import pooled_over_draws, with_first_draw
 from evenhand.auditing.fitted import (
@@ -40,6 +40,7 @@ from evenhand.auditing.sample import PairsInMemory, PairSource
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.sections import SECTIONS
 from evenhand.auditing.sections.proxies import screened_people
+from evenhand.auditing.sections.reasons import given_to_declined
 from evenhand.auditing.summary import Provenance
 from evenhand.auditing.totals import Totals
 from evenhand.datasets.dataset import reservations_on
@@ -196,13 +197,27 @@ def audit_people(
                 "(--label), or the group of each person."
             )
         people, pool = with_first_draw(people, pool, options.random_state)
+    options, on_model = settled(model, audited, people, pool, options)
+    notes = (*on_model, *notes)
+    return audit_seen(audited, people, pool, options, outcomes=outcomes, X=X, notes=notes, progress=progress)
+
+
+def settled(
+    model: Any, audited: AuditedModel, people: People, pool: People, options: AuditOptions
+) -> tuple[AuditOptions, tuple[str, ...]]:
+    """Options with unset ones filled in, and what a reader must know, from a model and people as it sees them.
+
+    Raises
+    ------
+    InvalidInputError
+        If a financial feature is not a column or is the group, or scores rank people against their labels.
+    """
     financial = check_columns(options.financial_features, list(people.table.columns), "`financial_features`")
     check_finances_apart(pool, financial)
     if options.favorable is None:
         check_direction(audited, people)
     options, on_threshold = settled_options(model, audited, options, financial)
-    notes = (*notes_on_scales(model, audited, people.table, pool.table), *on_threshold, *notes)
-    return audit_seen(audited, people, pool, options, outcomes=outcomes, X=X, notes=notes, progress=progress)
+    return options, (*notes_on_scales(model, audited, people.table, pool.table), *on_threshold)
 
 
 def audit_seen(
@@ -216,7 +231,7 @@ def audit_seen(
     X: Any = None,
     notes: Sequence[str] = (),
     progress: bool = False,
-    extended: Callable[[AuditResult, Fitted, BatchFindings], AuditResult] = lambda result, fitted, batch: result,
+    codes: tuple[tuple[str, ...], Ints] | None = None,
 ) -> AuditResult:
     """The walk of every audit in memory: fit once, audit one batch, finish.
 
@@ -228,8 +243,8 @@ def audit_seen(
         What can be found; by default all that a model allows.
     outcomes, X, notes, progress
         As in `audit_people`.
-    extended
-        What is added to the result before draws of groups are pooled.
+    codes
+        Given reasons, by name and as places among the names: see `auditing.totals.Totals`.
     """
     outcomes = people.outcomes if outcomes is None else outcomes
     further = None
@@ -238,7 +253,27 @@ def audit_seen(
     fitted = Fitted.of(model, options, pool, len(people), scope)
     with _shown_run(fitted, people, is_shown=progress) as (watching, advance):
         batch = audit_batch(watching, people, advance=advance)
-        result = extended(_finished(fitted, batch, further, notes, advance), fitted, batch)
+        screened = screened_people(np.arange(len(people)), options.random_state)
+        output = BatchOutput.of(batch, AuditSums.of(batch, SECTIONS), screened=screened)
+        batches = OneBatch(output, Threads(min(n_cores(), MOST_THREADS)))
+        assert output.pairs is not None
+        # The last digits of a score may depend on the place of its row.
+        hashes = {"scores": fingerprint_numbers(np.sort(output.pairs["score"].round(9)))}
+        attributions = batch.attributions, batch.scored.match_attributions
+        if not fitted.scope.attributions:  # a score alone was put where attributions are
+            attributions = np.full_like(attributions[0], np.nan), np.full_like(attributions[1], np.nan)
+        reason_table, reasons = output.reasons, (batch.reasons.people.codes, batch.reasons.source.pool.codes)
+        if codes is not None:
+            given = given_to_declined(codes[1], batch.decision)
+            reason_table, reasons = given.table(codes[0], people), (given.codes, given.codes)
+        result = finish(
+            Totals(fitted, batches, output.record, batch, further, codes),
+            PairsInMemory(output.pairs, people.table, pool.table, *attributions, reason_table, reasons),
+            n_reference=None if pool is people else len(pool),
+            hashes=hashes if pool is people else {**hashes, "reference": reference_hash(pool)},
+            notes=notes,
+            advance=advance,
+        )
         return result if people.probabilities is None else pooled_over_draws(result, watching, batch, advance)
 
 
@@ -327,11 +362,8 @@ def options_of(
         fields = {**{name: getattr(settings, name) for name in changed}, **fields}
     own = [name for name in signature(function).parameters if name != "fields"]
     options = moved_keywords(called, fields, options, AuditOptions, own=own, are_moved=False)
-    return replace(options, financial_features=_names(financial_features))
-
-
-def _names(names: Sequence[str]) -> tuple[str, ...]:
-    return (names,) if isinstance(names, str) else tuple(names)
+    names = (financial_features,) if isinstance(financial_features, str) else tuple(financial_features)
+    return replace(options, financial_features=names)
 
 
 def seen_by(model: AuditedModel, people: People, pool: People | None, options: AuditOptions) -> tuple[People, People]:
@@ -383,41 +415,6 @@ def _parts_of(reference: tuple[Any, Any, Any] | Mapping[str, Any]) -> Mapping[st
     if not isinstance(reference, (tuple, list)) or len(reference) != 3:
         raise InvalidInputError("`reference` must be (X, y, sensitive_features) of the people to match in.")
     return dict(zip(_OF_REFERENCE, reference, strict=False))
-
-
-def _finished(
-    reference: Fitted,
-    found: BatchFindings,
-    outcomes: Mapping[str, Floats] | None,
-    notes: Sequence[str],
-    advance: Callable[[str], None],
-) -> AuditResult:
-    """The result of an audit in one batch, with the reservations about its data."""
-    people, pool = found.people, reference.pool
-    screened = screened_people(np.arange(len(people)), reference.settings.random_state)
-    output = BatchOutput.of(found, AuditSums.of(found, SECTIONS), screened=screened)
-    batches = OneBatch(output, Threads(min(n_cores(), MOST_THREADS)))
-    assert output.pairs is not None
-    attributions = found.attributions, found.scored.match_attributions
-    if not reference.scope.attributions:  # a score alone was put where attributions are
-        attributions = np.full_like(attributions[0], np.nan), np.full_like(attributions[1], np.nan)
-    # The last digits of a score may depend on the place of its row.
-    hashes = {"scores": fingerprint_numbers(np.sort(output.pairs["score"].round(9)))}
-    return finish(
-        Totals(reference, batches, output.record, found, outcomes),
-        PairsInMemory(
-            output.pairs,
-            people.table,
-            pool.table,
-            *attributions,
-            reason_table=output.reasons,
-            reason_codes=(found.reasons.people.codes, found.reasons.source.pool.codes),
-        ),
-        n_reference=None if pool is people else len(pool),
-        hashes=hashes if pool is people else {**hashes, "reference": reference_hash(pool)},
-        notes=notes,
-        advance=advance,
-    )
 
 
 FINISHING_STEPS = len(SECTIONS)

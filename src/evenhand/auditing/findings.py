@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -93,6 +93,7 @@ NAMES: dict[FindingKey, str] = {
     "excess": "Excess",
 }
 """A name for each question."""
+_OPTIONAL = {"is_optional": True}  # in the schema of the JSON
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,17 @@ class Size(Plain):
     low: float
     high: float
     detectable: float
+
+
+@dataclass(frozen=True)
+class InputPart(Plain):
+    """The part of a score gap that runs through an input, and how well the input alone predicts the group."""
+
+    feature: str
+    estimate: float
+    ci: tuple[float, float]
+    p_adjusted: float
+    tells_group_auc: float
 
 
 @dataclass(frozen=True)
@@ -156,11 +168,11 @@ class Finding(Plain):
     sentence: str
     limit: float | None = None
     within_limit: Answer | None = None
-    features: tuple[Mapping[str, Any], ...] = ()
-    group: str = ""
-    reference: str = ""
-    feature: str = ""
-    sizes: tuple[Size, ...] = ()
+    features: tuple[InputPart, ...] = field(default=(), metadata=_OPTIONAL)
+    group: str = field(default="", metadata=_OPTIONAL)
+    reference: str = field(default="", metadata=_OPTIONAL)
+    feature: str = field(default="", metadata=_OPTIONAL)
+    sizes: tuple[Size, ...] = field(default=(), metadata=_OPTIONAL)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the summary."""
@@ -302,40 +314,35 @@ def _basis_of_inputs(summary: Data) -> dict[str, Any]:
         return not any(map(is_telling, rows)), not (rows and is_named), -round(largest, 6), _last(gap["smallest_p"])
 
     gap = min(gaps, key=place)
-    features = [
-        {
-            "feature": row["feature"],
-            "estimate": row["value"],
-            "ci": (row["low"], row["high"]),
-            "p_adjusted": row["p_adjusted"],
-            "tells_group_auc": screened.get(row["feature"], {"auc": math.nan})["auc"],
-        }
+    parts = {
+        row["feature"]: InputPart(
+            row["feature"],
+            row["value"],
+            (row["low"], row["high"]),
+            row["p_adjusted"],
+            screened.get(row["feature"], {"auc": math.nan})["auc"],
+        )
         for row in gap["features"]
-    ]
-    by_name = {row["feature"]: row for row in features}
-    telling = [by_name[row["feature"]] for row in gap["features"] if is_telling(row)]
-    clear = [by_name[row["feature"]] for row in clear_rows(gap, _LEVEL)]
-    clear.sort(key=lambda row: (row["feature"] not in direct, row not in telling, -abs(row["estimate"])))
-    first = clear[0] if clear else min(features, key=lambda row: _last(row["p_adjusted"]))
+    }
+    telling = [row["feature"] for row in gap["features"] if is_telling(row)]
+    clear = [parts[row["feature"]] for row in clear_rows(gap, _LEVEL)]
+    clear.sort(key=lambda part: (part.feature not in direct, part.feature not in telling, -abs(part.estimate)))
+    first = clear[0] if clear else min(parts.values(), key=lambda part: _last(part.p_adjusted))
     p = gap["smallest_p"]
     return {
         "key": "inputs",
-        "of": next(row for row in gap["features"] if row["feature"] == first["feature"]),
+        "of": next(row for row in gap["features"] if row["feature"] == first.feature),
         "unit": gap["unit"],
         # The groups were selected for their input: apply Bonferroni over the pairs of groups.
         "p_value": min(1.0, p * len(gaps)) if is_number(p) else p,
         "gap": gap,
         "n_gaps": len(gaps),
         "estimates": [row for gap in gaps for row in gap["features"]],
-        "features": features,
+        "features": tuple(parts.values()),
         "clear": clear,
         "telling": telling,
         "direct": direct,
-        "predicted": {
-            row["feature"]: predicted_group(screened[row["feature"]]["auc_by_group"])
-            for row in telling
-            if row["feature"] in screened
-        },
+        "predicted": {name: predicted_group(screened[name]["auc_by_group"]) for name in telling if name in screened},
     }
 
 
@@ -382,7 +389,7 @@ def _answered(basis: Data, limit: float | None) -> Finding:
         sentence=sentence,
         limit=limit,
         within_limit=within,
-        features=tuple(basis.get("features", ())),
+        features=basis.get("features", ()),
         **{side: basis["gap"][side] for side in ("group", "reference") if "gap" in basis},
         feature=of["feature"] if key == "inputs" else "",
         sizes=sizes,
@@ -569,15 +576,15 @@ def _input_words(basis: Data, answer: Answer) -> tuple[str, str]:
         names = listed(basis["direct"])
         return "", f"The model uses {names}, which determines the group. Its part of a gap {between} is not known."
     shown = []
-    for row in basis["clear"][:3]:
-        predicted = basis["predicted"].get(row["feature"]) if row in basis["telling"] else None
-        telling = f", predicts {predicted} with AUC {decimal(row['tells_group_auc'], 2)}" if predicted else ""
-        against = _sides(basis, row["estimate"])[0]
-        shown.append(f"{row['feature']} ({decimal(row['estimate'])} {gap['unit']}, against {against}{telling})")
+    for part in basis["clear"][:3]:
+        predicted = basis["predicted"].get(part.feature)
+        telling = f", predicts {predicted} with AUC {decimal(part.tells_group_auc, 2)}" if predicted else ""
+        against = _sides(basis, part.estimate)[0]
+        shown.append(f"{part.feature} ({decimal(part.estimate)} {gap['unit']}, against {against}{telling})")
     first = basis["clear"][0]
-    worse, better = _sides(basis, first["estimate"])
-    subject = "it" if first["feature"] in basis["direct"] else first["feature"]
-    size = f"{decimal(abs(first['estimate']))} {gap['unit']}"
+    worse, better = _sides(basis, first.estimate)
+    subject = "it" if first.feature in basis["direct"] else first.feature
+    size = f"{decimal(abs(first.estimate))} {gap['unit']}"
     if basis["sizes"][0].unit == POINTS and abs(basis["sizes"][0].value) >= 0.05:
         size = f"about {decimal(abs(basis['sizes'][0].value), 1)} {POINTS}"
     moved = "outcomes" if basis["scope"]["outcome"] == "value" else "scores"
@@ -586,7 +593,7 @@ def _input_words(basis: Data, answer: Answer) -> tuple[str, str]:
     if basis["is_low"] and moved == "scores":
         headline = f"{subject} makes {people_of(worse)} riskier by {size}, {compared}"
     if basis["telling"] and subject != "it":
-        headline += f", and predicts {basis['predicted'][subject]} (AUC {decimal(first['tells_group_auc'], 2)})"
+        headline += f", and predicts {basis['predicted'][subject]} (AUC {decimal(first.tells_group_auc, 2)})"
     return (
         headline,
         f"The difference {between} runs through {listed(shown)}. This does not show whether the input has a business "

@@ -10,15 +10,10 @@ import numpy as np
 import pandas as pd
 
 from evenhand.auditing.audit import audit_seen, options_of, seen_by
-from evenhand.auditing.batch import BatchFindings
-from evenhand.auditing.fitted import Fitted, check_direction, check_finances_apart, notes_on_label
-from evenhand.auditing.options import AuditOptions, Favorable, ReasonMapLike, check_value
-from evenhand.auditing.reasons import PeopleReasons, reasons_of_codes
+from evenhand.auditing.fitted import check_direction, check_finances_apart, notes_on_label
+from evenhand.auditing.options import AuditOptions, check_value
 from evenhand.auditing.result import AuditResult
-from evenhand.auditing.sample import PairsInMemory
 from evenhand.auditing.scope import DECISION_UNIT, Scope
-from evenhand.auditing.sections.reasons import Reasons as ReasonsGiven
-from evenhand.auditing.triples import compared_people
 from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.given import (
@@ -34,60 +29,6 @@ from evenhand.inputs.reason_maps import given_reasons
 from evenhand.inputs.validation import as_decisions, check_columns, in_row_order
 from evenhand.models.protocol import AuditedModel
 from evenhand.models.wrapped import GivenModel, RiskModel
-
-_SOURCE = "the given codes, first reason first"
-
-
-def with_given_reasons(
-    result: AuditResult,
-    reference: Fitted,
-    found: BatchFindings,
-    codes: pd.DataFrame,
-    reason_map: ReasonMapLike | None,
-) -> AuditResult:
-    """Add the frequency of given reasons, and what pairs have in common, to the result of an audit without a model.
-
-    Parameters
-    ----------
-    result, reference, found
-        From the audit, whose people are matched with each other.
-    codes
-        Reasons of everyone, one column per rank.
-    reason_map
-        The meaning of the codes; None if the codes are the reasons.
-
-    Raises
-    ------
-    InvalidInputError
-        If a code is not in the map.
-    """
-    names, places = given_reasons(codes, reason_map)
-    people = found.people
-    triples = None
-    if reference.evidence is not None:
-        rows, distance = np.arange(len(people)), reference.settings.max_distance
-        triples = compared_people(reference.evidence, people, reference.matcher.points, rows, None, distance)
-    reasons = reasons_of_codes(
-        places,
-        names,
-        people.groups.codes,
-        people.groups.names,
-        found.decision,
-        pairs=found.pairs,
-        triples=triples,
-        reference=result.outcome.approvals.reference or None,
-        source=_SOURCE,
-    )
-    is_declined = found.decision == 0
-    declined = PeopleReasons(np.where(is_declined[:, None], places, -1), is_declined)
-    assert isinstance(result.source, PairsInMemory)
-    source = replace(
-        result.source,
-        reason_table=declined.table(names, people),
-        reason_codes=(declined.codes, declined.codes),
-    )
-    return replace(result, source=source, sections={**result.sections, ReasonsGiven.key: reasons})
-
 
 _HALF = 0.5  # default probability from which a decision is favorable
 
@@ -206,19 +147,25 @@ def audit_given_people(
         As in `auditing.audit.audit_people`.
     """
     check_value(options)
-    named = {role: names_of(given[role]) for role in ("scores", "reason_codes")}
-    columns = {**people.columns, **{role.replace("_", " "): names for role, names in named.items() if names}}
-    people = replace(people, columns=columns)
-    reason_map, has_codes = options.reason_map, given["reason_codes"] is not None
-    if has_codes:
-        options = replace(options, reason_map=None)
+    named = {role.replace("_", " "): names_of(given[role]) for role in ("scores", "reason_codes")}
+    people = replace(people, columns={**people.columns, **{role: names for role, names in named.items() if names}})
     financial = check_columns(options.financial_features, list(people.table.columns), "`financial_features`")
     has_decisions = options.unit is None or given["decisions"] is not None
-    codes = _checked_codes(given["reason_codes"], len(people), has_decisions=has_decisions)
-    has_codes_alone = all(given[name] is None for name in ("scores", "attributions", "decisions"))
-    if codes is not None and has_codes_alone:
-        declined = codes.isna().all(axis=1).to_numpy().astype(np.int64)
-        given, people = {**given, "decisions": declined}, replace(people, decisions=declined)
+    codes, reason_map, noted = given["reason_codes"], options.reason_map, list[str]()
+    if codes is not None:
+        if not has_decisions:
+            raise InvalidInputError(
+                "`reason_codes` (--reason-codes) belong to unfavorable decisions, but an outcome with a unit has none: "
+                "pass `decisions` (--decision) too."
+            )
+        codes, options = as_reason_codes(codes, len(people)), replace(options, reason_map=None)
+        if all(given[name] is None for name in ("scores", "attributions", "decisions")):
+            approved = codes.isna().all(axis=1).to_numpy().astype(np.int64)
+            given, people = {**given, "decisions": approved}, replace(people, decisions=approved)
+            noted.append(
+                "Decisions are taken from the reason codes: everyone with a reason was declined, and everyone else "
+                "approved."
+            )
     model, explained = _given_model(people.table, given, options)
     people, pool = seen_by(model, people, None, options)
     check_finances_apart(pool, financial)
@@ -226,50 +173,40 @@ def audit_given_people(
         model=False,
         attributions=given["attributions"] is not None,
         scores=given["scores"] is not None or given["attributions"] is not None,
-        decisions=options.unit is None or given["decisions"] is not None,
+        decisions=has_decisions,
         labels=people.has_labels,
         unit=options.unit,
         n_reason_codes=0 if codes is None else codes.shape[1],
     )
-    notes = (
-        *([_OF_CODES] if has_codes_alone else []),
-        *_on_sums(explained, len(people)),
-        *_on_direction(model, people, scope, label, options.favorable),
-        *notes,
+    if explained.n_off:
+        noted.append(
+            f"The attributions of {explained.n_off:,} of {len(people):,} people do not quite sum to the score; they "
+            f"differ by up to {explained.largest_gap:.3g}. The audit uses the attributions."
+        )
+    if scope.labels and scope.unit is None:
+        if options.favorable is None and scope.outcome == "score":
+            check_direction(model, people)
+        noted += notes_on_label(label, options.favorable)
+    has_threshold = scope.outcome == "score" and options.decision_threshold is None
+    options = replace(
+        options,
+        attribution="given",
+        favorable=options.favorable or "high",
+        decision_threshold=_HALF if has_threshold else options.decision_threshold,
+        unit=DECISION_UNIT if scope.outcome == "decision" else options.unit,
     )
-
-    def with_codes(result: AuditResult, fitted: Fitted, batch: BatchFindings) -> AuditResult:
-        return result if codes is None else with_given_reasons(result, fitted, batch, codes, reason_map)
-
     return audit_seen(
         model,
         people,
         pool,
-        _settled(options, scope),
+        options,
         scope=scope,
         outcomes=outcomes,
         X=X,
-        notes=notes,
+        notes=(*noted, *notes),
         progress=progress,
-        extended=with_codes,
+        codes=None if codes is None else given_reasons(codes, reason_map),
     )
-
-
-_OF_CODES = (
-    "Decisions are taken from the reason codes: everyone with a reason was declined, and everyone else approved."
-)
-
-
-def _checked_codes(codes: Any, n: int, *, has_decisions: bool) -> pd.DataFrame | None:
-    """Reason codes of n people; None if there are none."""
-    if codes is None:
-        return None
-    if not has_decisions:
-        raise InvalidInputError(
-            "`reason_codes` (--reason-codes) belong to unfavorable decisions, but an outcome with a unit has none: "
-            "pass `decisions` (--decision) too."
-        )
-    return as_reason_codes(codes, n)
 
 
 def _given_model(
@@ -315,40 +252,3 @@ def _of_decisions(decisions: Any, n: int, options: AuditOptions) -> Explained:
             "everyone who applied."
         )
     return Explained(values[:, None], 0.0, "value")
-
-
-def _settled(options: AuditOptions, scope: Scope) -> AuditOptions:
-    """Options, with unset ones filled in."""
-    given = options.decision_threshold
-    return replace(
-        options,
-        attribution="given",
-        favorable=options.favorable or "high",
-        decision_threshold=_HALF if scope.outcome == "score" and given is None else given,
-        unit=DECISION_UNIT if scope.outcome == "decision" else options.unit,
-    )
-
-
-def _on_sums(explained: Explained, n: int) -> tuple[str, ...]:
-    """A note on attributions that do not quite sum to the scores."""
-    if not explained.n_off:
-        return ()
-    return (
-        f"The attributions of {explained.n_off:,} of {n:,} people do not quite sum to the score; they differ by up to "
-        f"{explained.largest_gap:.3g}. The audit uses the attributions.",
-    )
-
-
-def _on_direction(
-    model: AuditedModel,
-    people: People,
-    scope: Scope,
-    label: object,
-    favorable: Favorable | None,
-) -> tuple[str, ...]:
-    """Notes on the name of the label; scores that rank people against it are rejected."""
-    if not scope.labels or scope.unit is not None:
-        return ()
-    if favorable is None and scope.outcome == "score":
-        check_direction(model, people)
-    return notes_on_label(label, favorable)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from evenhand.arrays import Floats, quantiles_of_parts, weighted_quantiles_of_parts
+from evenhand.arrays import Floats, Ints, quantiles_of_parts, weighted_quantiles_of_parts
 from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.batches import AuditSums, FinishedBatches, Merged
 from evenhand.auditing.fitted import Fitted
@@ -28,6 +28,9 @@ class Totals:
         The output of the batches, and their merged sums.
     batch, outcomes
         For an audit in memory: its only batch, and outcomes to regress by name, None if no regressions are wanted.
+    codes
+        Given reasons: their names, and those of everyone as places among the names, (n, k), -1 for none; None if
+        reasons come from attributions.
     """
 
     fitted: Fitted
@@ -35,6 +38,7 @@ class Totals:
     merged: Merged
     batch: BatchFindings | None = None
     outcomes: Mapping[str, Floats] | None = None
+    codes: tuple[tuple[str, ...], Ints] | None = None
     _parts: dict[str, Any] = field(default_factory=dict)
 
     @property

@@ -31,6 +31,8 @@ def schema_with(kinds: Iterable[type], parts: Iterable[Mapping[str, Any]]) -> di
 def schema_of(kind: Any, known: dict[str, Any] | None = None, name: str = "") -> dict[str, Any]:
     """The JSON Schema of a dataclass, or of any type of its fields; a number may be null, as NaN is written.
 
+    A field whose metadata say `is_optional` may be absent.
+
     Parameters
     ----------
     kind
@@ -67,17 +69,19 @@ def schema_of(kind: Any, known: dict[str, Any] | None = None, name: str = "") ->
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return {"type": "object", "additionalProperties": schema_of(inner[1], known, name)}
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        return {"type": "array", "items": schema_of(inner[0], known, name)}
+        fixed = {} if len(inner) == 1 or inner[1] is ... else {"minItems": len(inner), "maxItems": len(inner)}
+        return {"type": "array", "items": schema_of(inner[0], known, name), **fixed}
     reference = {"$ref": f"#/$defs/{kind.__name__}"}
     if known is not None and kind.__name__ in known:
         return reference
     hints, said = get_type_hints(kind), inspect.getdoc(kind) or ""
     words = {key: " ".join(text.split()) for keys, text in _FIELD.findall(said) for key in keys.split(", ")}
     names = [field.name for field in fields(kind)]
+    required = [field.name for field in fields(kind) if not field.metadata.get("is_optional")]
     schema = {
         "description": " ".join(said.partition("\n\n")[0].split()),
         "type": "object",
-        "required": names,
+        "required": required,
         "properties": {
             key: {**schema_of(hints[key], known, key), **({"description": words[key]} if key in words else {})}
             for key in names

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from evenhand.auditing.findings import Finding, Verdict
 from evenhand.auditing.sections.drawn import DrawnGroups, Weights
 from evenhand.auditing.sections.evidence import Excess, Features, Sensitivity
 from evenhand.auditing.sections.matching import Matching
@@ -50,5 +51,5 @@ def load_schema() -> dict[str, Any]:
     >>> schema["title"], "cec" in schema["required"]
     ('evenhand.audit/3', True)
     """
-    kinds = (Provenance, *(kind for section in SECTIONS for kind in section.parts))
+    kinds = (Provenance, Finding, Verdict, *(kind for section in SECTIONS for kind in section.parts))
     return schema_with(kinds, (section.schema for section in SECTIONS))

@@ -144,48 +144,6 @@ _METRICS = {
 _ONE_SIDED = tuple(name for name in _METRICS if name.startswith(("excess", "weighing")))
 
 
-def _metrics(found: Mapping[str, Any]) -> Table:
-    """Pooled metrics, how much of their error is due to the draws, and the results of alternative methods."""
-    columns = (
-        Column("metric", "text", _metric_words),
-        Column("groups", "text", _groups),
-        estimate("pooled", lambda r: r),
-        Column("p-value", "p", lambda r: r["p_value"] if r["reference"] or r["metric"] in _ONE_SIDED else ""),
-        Column("within, sd", "number", "within_sd"),
-        Column("between, sd", "number", "between_sd"),
-        Column("missing information", "share", "missing_information"),
-        Column("thresholding", "number", _beside("thresholding")),
-        Column("weighting", "number", _beside("weighting")),
-        Column("group alone", "number", _beside("group_alone")),
-        Column("Rubin's rules, lower", "number", "rubin_low", where="workbook"),
-        Column("Rubin's rules, upper", "number", "rubin_high", where="workbook"),
-        Column("degrees of freedom", "number", "df", where="workbook"),
-        NOTE,
-    )
-    caption = (
-        "Metrics pooled over draws of the groups, with 95% intervals. Missing information is the share of Rubin's "
-        "total variance that is between draws; the spread of a ratio is that of its logarithm. p-values are not "
-        "adjusted; those of excesses and weighing are one-sided."
-    )
-    return Table("Drawn groups", caption, columns, found["metrics"])
-
-
-def _people(found: Mapping[str, Any]) -> Table:
-    """How many people are expected in each group, and assigned to it by thresholding."""
-    records = [
-        {"group": name, "expected": expected, "thresholded": found["thresholded"][name]}
-        for name, expected in found["expected"].items()
-    ]
-    left_out = {"group": "left out", "expected": "", "thresholded": found["n_left_out"]}
-    columns = (
-        text("group"),
-        Column("people expected", "number", "expected", places=1),
-        Column("people by thresholding", "whole", "thresholded"),
-    )
-    caption = f"People of each group, by probabilities and by thresholding at {found['threshold']:g}."
-    return Table("Probable groups", caption, columns, [*records, left_out])
-
-
 def _metric_words(record: Record) -> str:
     metric = record["metric"]
     words = _METRICS.get(metric, f"{metric}, share of pairs")
@@ -223,4 +181,40 @@ class DrawnGroups(Section):
         return (self.prose, *summary["drawn_groups"]["sentences"])
 
     def tables(self, summary: Summary) -> Sequence[Table]:
-        return _people(summary["drawn_groups"]), _metrics(summary["drawn_groups"])
+        found = summary["drawn_groups"]
+        records = [
+            {"group": name, "expected": expected, "thresholded": found["thresholded"][name]}
+            for name, expected in found["expected"].items()
+        ]
+        left_out = {"group": "left out", "expected": "", "thresholded": found["n_left_out"]}
+        of_people = (
+            text("group"),
+            Column("people expected", "number", "expected", places=1),
+            Column("people by thresholding", "whole", "thresholded"),
+        )
+        of_metrics = (
+            Column("metric", "text", _metric_words),
+            Column("groups", "text", _groups),
+            estimate("pooled", lambda r: r),
+            Column("p-value", "p", lambda r: r["p_value"] if r["reference"] or r["metric"] in _ONE_SIDED else ""),
+            Column("within, sd", "number", "within_sd"),
+            Column("between, sd", "number", "between_sd"),
+            Column("missing information", "share", "missing_information"),
+            Column("thresholding", "number", _beside("thresholding")),
+            Column("weighting", "number", _beside("weighting")),
+            Column("group alone", "number", _beside("group_alone")),
+            Column("Rubin's rules, lower", "number", "rubin_low").detail(),
+            Column("Rubin's rules, upper", "number", "rubin_high").detail(),
+            Column("degrees of freedom", "number", "df").detail(),
+            NOTE,
+        )
+        people = f"People of each group, by probabilities and by thresholding at {found['threshold']:g}."
+        metrics = (
+            "Metrics pooled over draws of the groups, with 95% intervals. Missing information is the share of Rubin's "
+            "total variance that is between draws; the spread of a ratio is that of its logarithm. p-values are not "
+            "adjusted; those of excesses and weighing are one-sided."
+        )
+        return (
+            Table("Probable groups", people, of_people, [*records, left_out]),
+            Table("Drawn groups", metrics, of_metrics, found["metrics"]),
+        )

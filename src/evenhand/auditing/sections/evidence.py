@@ -23,6 +23,7 @@ from evenhand.auditing.evidence import (
 )
 from evenhand.auditing.sections.outcome import Outcome
 from evenhand.auditing.sections.pairs import Pairs
+from evenhand.auditing.sections.score_gap import gaps_of
 from evenhand.auditing.totals import Totals
 from evenhand.metrics.names import METRICS
 from evenhand.report.drawing import (
@@ -72,18 +73,15 @@ _MOST_ROWS = 40
 _OVER_PLACEBO = "Excess over placebo pairs"
 
 
-_EXCESS_WORDS = {
-    "cec": "CEC score",
-    "input_gap": "input gap",
-    "reasoning_gap": "reasoning gap",
-    "regime_b": "share in Regime B (a description, not a test)",
-    "reason_overlap": "shared principal reasons of declined people (below 0: fewer shared)",
-    "rank_overlap": "rank-biased overlap of their reasons (below 0: less alike)",
+# What the excess is of: in words, shorter in charts, and what it needs.
+_EXCESS_OF: dict[str, tuple[str, str, str]] = {
+    "cec": ("CEC score", "CEC score", ""),
+    "input_gap": ("input gap", "input gap", "weighing"),
+    "reasoning_gap": ("reasoning gap", "reasoning gap", "weighing"),
+    "regime_b": ("share in Regime B (a description, not a test)", "regime B share", "regimes"),
+    "reason_overlap": ("shared principal reasons of declined people (below 0: fewer shared)", "shared reasons", ""),
+    "rank_overlap": ("rank-biased overlap of their reasons (below 0: less alike)", "", ""),
 }
-
-
-_EXCESS_NEEDS = {"input_gap": ("weighing",), "reasoning_gap": ("weighing",), "regime_b": ("regimes",)}
-
 
 _CHOICES: dict[str, tuple[str, Callable[[Any], str]]] = {
     "max_distance": ("cec", lambda at: f"within a distance of {at:.2f}"),
@@ -111,12 +109,12 @@ def _excess_records(summary: Summary) -> list[Record]:
         return []
     records: list[Record] = [
         {**found[name], "metric": words, "choice": "as audited", "at": "", "by": ""}
-        for name, words in _EXCESS_WORDS.items()
-        if not lacking(summary, *_EXCESS_NEEDS.get(name, ()))
+        for name, (words, _, need) in _EXCESS_OF.items()
+        if not lacking(summary, need)
     ]
     for name, (metric, choice) in _CHOICES.items():
         records += [
-            {**row, "metric": _EXCESS_WORDS[metric], "choice": choice(row[name]), "at": row[name], "by": name}
+            {**row, "metric": _EXCESS_OF[metric][0], "choice": choice(row[name]), "at": row[name], "by": name}
             for row in found["sensitivity"][name]
         ]
     return records
@@ -139,7 +137,7 @@ def excess_table(summary: Summary, *, with_choices: bool = False) -> Table:
 
 def sensitivity_table(summary: Summary) -> Table:
     """The excess of the CEC score with nearer or fewer matches."""
-    records = [r for r in _excess_records(summary) if r["metric"] == _EXCESS_WORDS["cec"]]
+    records = [r for r in _excess_records(summary) if r["metric"] == _EXCESS_OF["cec"][0]]
     columns = (text("choice"), *excess_columns(), NOTE)
     return Table("Sensitivity", "Excess of the CEC score with different settings", columns, records, needs=("excess",))
 
@@ -214,14 +212,8 @@ def _histogram(found: Mapping[str, Any]) -> list[Row]:
 def excess(data: Summary) -> Drawing:
     """The excess over placebo pairs of each measure, with 95% intervals."""
     found = evidence_of(data)
-    parts = (
-        ("CEC score", "cec"),
-        ("input gap", "input_gap"),
-        ("reasoning gap", "reasoning_gap"),
-        ("regime B share", "regime_b"),
-        ("shared reasons", "reason_overlap"),
-    )
-    rows, cec = [(label, found[name]) for label, name in parts], found["cec"]
+    rows = [(label, found[name]) for name, (_, label, _) in _EXCESS_OF.items() if label]
+    cec = found["cec"]
     description = "excess over placebo pairs of the CEC score, its two parts, regime B and shared reasons."
     return forest(rows, _OVER_PLACEBO, description), (
         f"The excess of the CEC score is {decimal(cec['value'])} ({interval(cec['low'], cec['high'])}); "
@@ -318,7 +310,8 @@ class Excess(Section):
         return gather_evidence(fitted, batches, merged, totals.part(Outcome).approvals.reference)
 
     def summary(self, part: Evidence) -> Mapping[str, Any]:
-        summary: dict[str, Any] = {
+        return {
+            **gaps_of(part),
             "evidence": part.to_dict(),
             "cec": {
                 "placebo": part.placebo_mean,
@@ -334,14 +327,7 @@ class Excess(Section):
                 "input_gap_excess": part.input_gap.value,
                 "regime_b_excess": part.regime_b.value,
             },
-            "score_gaps": [gap.to_dict() for gap in part.score_gaps],
-            "score_gap": part.largest_score_gap.metrics,
         }
-        if part.segment_gaps:
-            summary["segment_gaps"] = [gap.to_dict() for gap in part.segment_gaps]
-        if part.influences is not None:
-            summary["influences"] = part.influences.to_dict()
-        return summary
 
     def sheets(self, summary: Summary) -> Sequence[Table]:
         return (excess_table(summary, with_choices=True), split_table(summary))

@@ -25,6 +25,7 @@ from evenhand.metrics.disparity import (
     GapEstimate,
     GroupErrorRates,
     ScoreDisparity,
+    SegmentApproval,
     SegmentedApproval,
     approval_disparity,
     approval_disparity_by_cutoff,
@@ -372,7 +373,7 @@ def segment_table(summary: Summary, column: str | None = None) -> Table:
             shared = {"column": name, "group": whole["group"], "reference": whole["reference"]}
             records.append(
                 {
-                    **dict.fromkeys(_OF_SEGMENTS, ""),
+                    **dict.fromkeys(SegmentApproval.__dataclass_fields__, ""),
                     **shared,
                     "segment": "all, held fixed",
                     "people": whole["n_people_used"],
@@ -414,18 +415,6 @@ def segment_table(summary: Summary, column: str | None = None) -> Table:
     caption = f"Approvals within values of {column or 'each column of `by`'}, and their common odds ratio"
     missing = "Not available: no column was named in `by`."
     return Table("Segments", caption, columns, records, missing, needs=("decisions",))
-
-
-_OF_SEGMENTS = (
-    "n_people_group",
-    "n_approved_group",
-    "n_people_reference",
-    "n_approved_reference",
-    "approval_rate_group",
-    "approval_rate_reference",
-    "approval_ratio_group_over_reference",
-    "is_informative",
-)
 
 
 def calibration_table(summary: Summary) -> Table:

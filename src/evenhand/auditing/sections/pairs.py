@@ -295,14 +295,14 @@ def plane_table(summary: Summary) -> Table:
         records.append(
             {
                 "group": group,
-                "flips": summary["outcome"]["pfr"] if is_all else _share(counts["C"] + counts["D"], total),
+                "pfr": summary["outcome"]["pfr"] if is_all else _share(counts["C"] + counts["D"], total),
                 "cec": cec["mean"] if is_all else cec["by_group"].get(group),
                 "pairs": total,
             }
         )
     columns = (
         text("group"),
-        Column("flip rate", "share", "flips"),
+        Column("flip rate", "share", "pfr"),
         Column("mean CEC score", "number", "cec"),
         Column("pairs", "whole"),
     )
@@ -369,18 +369,9 @@ def regimes(data: Summary) -> Drawing:
 @chart("Decisions and reasoning by group", plane_table, is_detail=True)
 def plane(data: Summary) -> Drawing:
     """Each group by how often decisions differ and how far reasoning differs, and the level of placebo pairs."""
-    counts, means = _labeled_counts(data), data["cec"]["by_group"]
-    rows = [
-        {
-            "group": name,
-            "pfr": (n["C"] + n["D"]) / sum(n.values()),
-            "cec": data["cec"]["mean"] if name == _EVERYONE else means.get(name),
-            "pairs": sum(n.values()),
-        }
-        for name, n in counts.items()
-        if sum(n.values())
-    ]
-    rows = [row for row in rows if is_number(row["cec"])]
+    everyone, *groups = plane_table(data).records
+    every = [{**row, "group": label_of(row["group"])} for row in (*groups, everyone)]
+    names, rows = [row["group"] for row in every], [row for row in every if row["pairs"] and is_number(row["cec"])]
     check_any(rows, "no pair was scored")
     tau = data["settings"]["consistency_threshold"]
     top = min(1.0, max(0.2, 1.25 * max(row["pfr"] for row in rows)))
@@ -398,8 +389,8 @@ def plane(data: Summary) -> Drawing:
     points = points.encode(
         x=x,
         y=y,
-        color=group_color(list(counts)),
-        shape=group_shape(list(counts)),
+        color=group_color(names),
+        shape=group_shape(names),
         tooltip=tooltips("group", ("pfr", ".1%", "flip rate"), ("cec", ".3f", "mean CEC"), ("pairs", ",")),
     )
     layers: list[Any] = [

@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar
 
+import numpy as np
+
+from evenhand.arrays import Ints
 from evenhand.auditing.batch import BatchFindings
-from evenhand.auditing.reasons import BASELINE, NO_BASELINE
+from evenhand.auditing.fitted import Fitted
+from evenhand.auditing.reasons import BASELINE, NO_BASELINE, PeopleReasons, reasons_of_codes
 from evenhand.auditing.reasons import Reasons as ReasonsGiven
 from evenhand.auditing.sections.evidence import Excess
 from evenhand.auditing.sections.outcome import Outcome
 from evenhand.auditing.totals import Totals
+from evenhand.auditing.triples import compared_people
 from evenhand.metrics.reason_codes import ReasonCounts, ReasonRate
 from evenhand.report.drawing import check_any, forest, label_of
 from evenhand.report.formatting import is_number, listed, shortened
@@ -32,6 +37,31 @@ from evenhand.report.tables import (
 
 _PLACES = {"first": "first", "any": "among all"}
 NO_REASONS = "Not available: the audit has no reasons."
+
+
+def given_to_declined(codes: Ints, decision: Ints) -> PeopleReasons:
+    """Given reasons of everyone, without those of approved people."""
+    is_declined = decision == 0
+    return PeopleReasons(np.where(is_declined[:, None], codes, -1), is_declined)
+
+
+def _of_codes(fitted: Fitted, batch: BatchFindings, names: Sequence[str], codes: Ints, reference: str) -> ReasonsGiven:
+    """Frequency of given reasons, and what pairs of people, who are matched with each other, have in common."""
+    people, triples = batch.people, None
+    if fitted.evidence is not None:
+        rows, limit = np.arange(len(people)), fitted.settings.max_distance
+        triples = compared_people(fitted.evidence, people, fitted.matcher.points, rows, None, limit)
+    return reasons_of_codes(
+        codes,
+        names,
+        people.groups.codes,
+        people.groups.names,
+        batch.decision,
+        pairs=batch.pairs,
+        triples=triples,
+        reference=reference or None,
+        source="the given codes, first reason first",
+    )
 
 
 def rate_table(summary: Summary) -> Table:
@@ -173,6 +203,8 @@ class Reasons(Section):
         return reasons.people.counts(groups.codes, *sizes, batch.pairs.person, reasons.agreement)
 
     def of(self, totals: Totals) -> ReasonsGiven | None:
+        if totals.codes is not None and totals.batch is not None:
+            return _of_codes(totals.fitted, totals.batch, *totals.codes, totals.part(Outcome).approvals.reference)
         given, scope, sums, evidence = totals.fitted.reasons, totals.fitted.scope, totals.sums, totals.part(Excess)
         if not (scope.attributions and scope.decisions and sums.scores.weights.is_equal):  # shares are not weighted
             return None

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from evenhand.auditing.regressions import RegressedOutcome, regressions_of
 from evenhand.auditing.regressions import Regressions as RegressionsFound
-from evenhand.auditing.regressions import regressions_of
 from evenhand.auditing.sections.evidence import Excess
 from evenhand.auditing.sections.outcome import Outcome
 from evenhand.auditing.totals import Totals
@@ -86,26 +86,6 @@ def _lacking(record: Record) -> str:
     return f"{n:,} people without this outcome" if n and record["controls"] == "none" and not record["column"] else ""
 
 
-def regression_notes(summary: Summary) -> tuple[str, ...]:
-    """What is held equal, and what is not."""
-    found = summary["regressions"]
-    errors = {
-        "robust": "robust to unequal variances (HC1; White's for logits)",
-        "clustered": "clustered by applicant",
-    }
-    notes = [
-        "A decision is regressed with a logit and shown as an average marginal effect, in shares of people, and as an "
-        "odds ratio; anything else with least squares, in its unit. "
-        f"Standard errors are {errors[found['errors']]}. p-values are adjusted (Holm) over groups and outcomes, and "
-        "over the segments of a column, with the same controls; the table of score gaps adjusts those in leaves.",
-    ]
-    finances = found["controls"].get("financial features", ())
-    if finances:
-        notes.append(f"Finances held equal: {', '.join(shortened(name, 40) for name in finances)}.")
-    notes += [f"Not held equal: {shortened(name, 40)}, because {why}." for name, why in found["left_out"].items()]
-    return (*notes, *(f"{note[:1].upper()}{note[1:]}." for note in found["notes"]))
-
-
 @chart("Effect of the group as more is held equal", lambda summary: regression_table(summary, ""), is_wide=True)
 def coefficients(data: Summary) -> Drawing:
     """The group's effect on every outcome as more is held equal, in standard deviations of the outcome."""
@@ -150,6 +130,7 @@ class Regressions(Section):
     """The effect of the group on outcomes, as more is held equal."""
 
     key, title, reads, is_pooled = "regressions", "Regressions", "regressions", True
+    parts = (RegressedOutcome,)
     charts = (coefficients,)
     words: ClassVar = {
         "held equal": "What a regression controls for.",
@@ -178,7 +159,23 @@ class Regressions(Section):
         return [regression_table(summary, column) for column in columns]
 
     def notes(self, summary: Summary) -> Sequence[str]:
-        return regression_notes(summary)
+        """What is held equal, and what is not."""
+        found = summary["regressions"]
+        errors = {
+            "robust": "robust to unequal variances (HC1; White's for logits)",
+            "clustered": "clustered by applicant",
+        }
+        notes = [
+            "A decision is regressed with a logit and shown as an average marginal effect, in shares of people, and as "
+            "an odds ratio; anything else with least squares, in its unit. Standard errors are "
+            f"{errors[found['errors']]}. p-values are adjusted (Holm) over groups and outcomes, and over the segments "
+            "of a column, with the same controls; the table of score gaps adjusts those in leaves.",
+        ]
+        finances = found["controls"].get("financial features", ())
+        if finances:
+            notes.append(f"Finances held equal: {', '.join(shortened(name, 40) for name in finances)}.")
+        notes += [f"Not held equal: {shortened(name, 40)}, because {why}." for name, why in found["left_out"].items()]
+        return (*notes, *(f"{note[:1].upper()}{note[1:]}." for note in found["notes"]))
 
     def sheets(self, summary: Summary) -> Sequence[Table]:
         return (regression_table(summary),)  # also if not asked for: the sheet says so

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import altair as alt
 
-from evenhand.auditing.evidence import gap_key, input_key
+from evenhand.auditing.evidence import Evidence, gap_key, input_key
 from evenhand.report.drawing import (
     MOST_FEATURES,
     NothingToDrawError,
@@ -35,6 +35,19 @@ from evenhand.report.section import (
 from evenhand.report.tables import NOTE, Column, Record, Table, estimate, p_adjusted, text
 
 _NOT_TESTED = "finances are equal here: its part comes from how they interact with other inputs, and is not tested"
+
+
+def gaps_of(evidence: Evidence) -> dict[str, Any]:
+    """The score gaps of an audit's evidence, by their keys in the summary."""
+    gaps: dict[str, Any] = {
+        "score_gaps": [gap.to_dict() for gap in evidence.score_gaps],
+        "score_gap": evidence.largest_score_gap.metrics,
+    }
+    if evidence.segment_gaps:
+        gaps["segment_gaps"] = [gap.to_dict() for gap in evidence.segment_gaps]
+    if evidence.influences is not None:
+        gaps["influences"] = evidence.influences.to_dict()
+    return gaps
 
 
 def largest_gap(summary: Summary) -> Mapping[str, Any]:

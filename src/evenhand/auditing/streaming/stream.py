@@ -16,21 +16,10 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 
-from evenhand.auditing.audit import FINISHING_STEPS, finish, options_of
+from evenhand.auditing.audit import FINISHING_STEPS, finish, options_of, settled
 from evenhand.auditing.batch import audit_batch
 from evenhand.auditing.batches import merge_batches
-from evenhand.auditing.fitted import (
-    Fitted,
-    as_seen_by,
-    audited_model,
-    check_direction,
-    check_finances_apart,
-    in_units,
-    notes_on_label,
-    notes_on_scales,
-    settled_options,
-    unit_of_weight,
-)
+from evenhand.auditing.fitted import Fitted, as_seen_by, audited_model, in_units, notes_on_label, unit_of_weight
 from evenhand.auditing.identity import reference_hash
 from evenhand.auditing.options import AuditOptions, StreamOptions
 from evenhand.auditing.result import AuditResult
@@ -246,7 +235,7 @@ def _planned(
         If the people of the reference cannot be used, or the model cannot be audited on them.
     """
     seed = options.random_state
-    financial = check_columns(options.financial_features, columns.features, "`financial_features`")
+    check_columns(options.financial_features, columns.features, "`financial_features`")
     rows = None
     if reference is None:
         rows, origin = sample_reference(people, columns, how.reference_people, seed + _REFERENCE_SEED)
@@ -281,10 +270,7 @@ def _planned(
     labels = np.unique(pool.labels)
     if pool.has_labels and len(labels) < 2:
         raise InvalidInputError(f"The reference holds only the label {labels[0]}; both 0 and 1 are needed.")
-    check_finances_apart(pool, financial)
-    if options.favorable is None:
-        check_direction(audited, pool)
-    options, on_threshold = settled_options(model, audited, options, financial)
+    options, on_model = settled(model, audited, pool, pool, options)
     with one_thread_each():
         fitted = with_known(Fitted.of(audited, options, pool, people.n_rows), people.n_rows)
     n_compared, evidence_seed = how.evidence_people, seed + _EVIDENCE_SEED
@@ -299,7 +285,7 @@ def _planned(
         evidence_below=None if n_compared is None else hash_limit(people.n_rows, n_compared, evidence_seed),
         unit_of_weight=unit,
     )
-    return work, table, origin, (*notes_on_scales(model, audited, pool.table), *on_threshold)
+    return work, table, origin, on_model
 
 
 def reference_table(reference: Any, columns: list[str], reading: ReadOptions) -> pa.Table:
