@@ -47,7 +47,7 @@ from evenhand.datasets.dataset import reservations_on
 from evenhand.exceptions import InvalidInputError, InvalidTypeError, warn_caller
 from evenhand.inputs.identity import fingerprint_numbers
 from evenhand.inputs.people import People
-from evenhand.inputs.validation import as_table, check_columns, moved_keywords
+from evenhand.inputs.validation import as_table, check_columns, in_row_order, moved_keywords
 from evenhand.matching.placebos import N_NEAR
 from evenhand.metrics.estimate import Estimate
 from evenhand.models.explaining import is_sampled, questions, watched
@@ -161,7 +161,8 @@ def audit(
     )
     pool = None if reference is None else People.of(**_parts_of(reference), prefix="reference ")
     notes = (*notes_on_label(getattr(y, "name", None), options.favorable), *reservations_on(X))
-    return audit_people(model, people, pool, options, outcomes=outcomes, X=X, notes=notes, progress=progress)
+    outcomes = in_row_order(outcomes, X, "outcomes")
+    return audit_people(model, people, pool, options, outcomes=outcomes, notes=notes, progress=progress)
 
 
 def audit_people(
@@ -171,7 +172,6 @@ def audit_people(
     options: AuditOptions,
     *,
     outcomes: Any = None,
-    X: Any = None,
     notes: Sequence[str] = (),
     progress: bool = False,
 ) -> AuditResult:
@@ -181,8 +181,8 @@ def audit_people(
     ----------
     model, people, pool, options
         The model as the user gave it, the audited people, the people to match in, or None for the same, and options.
-    outcomes, X
-        Additional outcomes of the rows of `X`; by default those of the people.
+    outcomes
+        Additional outcomes in the order of the people; by default those that came with them.
     notes
         Reservations about the data, which come last in the result.
     progress
@@ -199,7 +199,7 @@ def audit_people(
         people, pool = with_first_draw(people, pool, options.random_state)
     options, on_model = settled(model, audited, people, pool, options)
     notes = (*on_model, *notes)
-    return audit_seen(audited, people, pool, options, outcomes=outcomes, X=X, notes=notes, progress=progress)
+    return audit_seen(audited, people, pool, options, outcomes=outcomes, notes=notes, progress=progress)
 
 
 def settled(
@@ -228,7 +228,6 @@ def audit_seen(
     *,
     scope: Scope | None = None,
     outcomes: Any = None,
-    X: Any = None,
     notes: Sequence[str] = (),
     progress: bool = False,
     codes: tuple[tuple[str, ...], Ints] | None = None,
@@ -241,7 +240,7 @@ def audit_seen(
         As the audit sees them; everything is settled.
     scope
         What can be found; by default all that a model allows.
-    outcomes, X, notes, progress
+    outcomes, notes, progress
         As in `audit_people`.
     codes
         Given reasons, by name and as places among the names: see `auditing.totals.Totals`.
@@ -249,7 +248,7 @@ def audit_seen(
     outcomes = people.outcomes if outcomes is None else outcomes
     further = None
     if options.regressions or outcomes is not None:
-        further = wanted_outcomes(outcomes, people.table if X is None else X, people, is_wanted=options.regressions)
+        further = wanted_outcomes(outcomes, people, is_wanted=options.regressions)
     fitted = Fitted.of(model, options, pool, len(people), scope)
     with _shown_run(fitted, people, is_shown=progress) as (watching, advance):
         batch = audit_batch(watching, people, advance=advance)

@@ -115,9 +115,8 @@ def audit_given(
     people = People.of(X, y, sensitive_features, decisions=decisions, ids=ids, clusters=clusters, by=by)
     label = getattr(y, "name", None)
     notes = reservations_on(X)
-    return audit_given_people(
-        people, rows, options, label=label, outcomes=outcomes, X=X, notes=notes, progress=progress
-    )
+    outcomes = in_row_order(outcomes, X, "outcomes")
+    return audit_given_people(people, rows, options, label=label, outcomes=outcomes, notes=notes, progress=progress)
 
 
 def audit_given_people(
@@ -127,7 +126,6 @@ def audit_given_people(
     *,
     label: object = None,
     outcomes: Any = None,
-    X: Any = None,
     notes: Sequence[str] = (),
     progress: bool = False,
 ) -> AuditResult:
@@ -143,7 +141,7 @@ def audit_given_people(
         Options of the audit.
     label
         Name of the label, which may say that 1 is a bad outcome.
-    outcomes, X, notes, progress
+    outcomes, notes, progress
         As in `auditing.audit.audit_people`.
     """
     check_value(options)
@@ -202,7 +200,6 @@ def audit_given_people(
         options,
         scope=scope,
         outcomes=outcomes,
-        X=X,
         notes=(*noted, *notes),
         progress=progress,
         codes=None if codes is None else given_reasons(codes, reason_map),

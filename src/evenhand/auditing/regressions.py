@@ -413,8 +413,8 @@ _UNITS = {_DECISION: "share", _PROBABILITY: "probability", _LOG_ODDS: "log-odds"
 _VALUE = "outcome"
 
 
-def wanted_outcomes(outcomes: Any, X: Any, people: People, *, is_wanted: bool) -> dict[str, Floats] | None:
-    """Additional outcomes of the people of `X`; None if no regressions are wanted.
+def wanted_outcomes(outcomes: Any, people: People, *, is_wanted: bool) -> dict[str, Floats] | None:
+    """Additional outcomes of the people, in their order; None if no regressions are wanted.
 
     Raises
     ------
@@ -430,7 +430,7 @@ def wanted_outcomes(outcomes: Any, X: Any, people: People, *, is_wanted: bool) -
     if people.sample_weight is not None or people.probabilities is not None:
         what = "groups known as probabilities" if people.sample_weight is None else "sampling weights"
         raise InvalidInputError(f"`regressions` (--regressions) cannot be combined with {what}: use only one of them.")
-    columns = further_outcomes(outcomes, X, len(people), inputs=[str(name) for name in people.table.columns])
+    columns = further_outcomes(outcomes, None, len(people), inputs=[str(name) for name in people.table.columns])
     taken = [name for name in columns if name in (*_UNITS, _VALUE)]
     if taken:
         raise InvalidInputError(

@@ -166,12 +166,8 @@ def _calibration(rows: ScoreCounts, fitted: Fitted) -> CalibrationTable:
 
 
 def _segments(
-    column: str,
-    counts: Mapping[str, Floats],
-    names: tuple[str, ...],
-    reference: str | None,
-    clustered: ClusteredPeople | None,
-) -> tuple[Any, ...]:
+    column: str, counts: Mapping[str, Floats], clustered: ClusteredPeople | None, compared: Mapping[str, Any]
+) -> tuple[SegmentedApproval, ...]:
     if clustered is not None:
         columns: tuple[Any, ...] = clustered.decision, clustered.group, clustered.by[column]
         times = clustered.weights
@@ -182,7 +178,7 @@ def _segments(
         count, total, squares = cells[place, group, decision].T
         columns = decision, group, np.asarray(list(counts), dtype=object)[place]
         times = RowWeights(count.astype(np.int64), total, squares)
-    return tuple(segmented_approvals(*columns, names=names, frequency=times, reference=reference))
+    return tuple(segmented_approvals(*columns, **{**compared, "frequency": times}))
 
 
 def group_table(summary: Summary) -> Table:
@@ -659,27 +655,28 @@ class Outcome(Section):
         """What the model decides, by group: as much of it as can be found from what was given."""
         fitted, sums = totals.fitted, totals.sums
         rows, settings, names, scope = sums.rows, fitted.settings, fitted.pool.groups.names, fitted.scope
-        favorable, lost, chosen = settings.favorable or "high", scope.not_possible, settings.reference_group
-        labels, decision, score, codes, times = rows.label, rows.decision, rows.score, rows.group, rows.weights
+        favorable, lost, times = settings.favorable or "high", scope.not_possible, rows.weights
+        labels, decision, score, codes = rows.label, rows.decision, rows.score, rows.group
+        of_groups: dict[str, Any] = {"names": names, "frequency": times}
+        compared = {**of_groups, "reference": settings.reference_group}
         outcomes = group_outcomes(labels, decision, score, codes, names, times)
         why = {name: scope.note(key) for key, of_key in _LOST.items() if key in lost for name in of_key}
         if scope.labels and scope.decisions and "errors" in lost:  # of a value, or of decisions, whose errors are known
             why = {"auc": scope.note("errors")}
-        gaps = outcome_gaps(labels, decision, codes, names=names, frequency=times, random_state=settings.random_state)
-        approvals = approval_disparity(decision, codes, names=names, frequency=times, reference=chosen)
-        gaps = with_one_interval(gaps, approvals)
-        errors: tuple[GroupErrorRates, ...] = ()
+        approvals = approval_disparity(decision, codes, **compared)
+        gaps = outcome_gaps(labels, decision, codes, **of_groups, random_state=settings.random_state)
+        errors: Iterable[GroupErrorRates] = ()
         if scope.decisions and scope.labels:
-            errors = tuple(disparity.error_rates(labels, decision, score, codes, names=names, frequency=times))
+            errors = disparity.error_rates(labels, decision, score, codes, **of_groups)
         if "errors" in lost:
-            nothing = not_estimable(scope.note("errors"))
-            errors = tuple(
-                replace(row, auc=nothing, mean_score_minus_observed_rate=nothing, brier_score=nothing) for row in errors
-            )
+            no = not_estimable(scope.note("errors"))
+            errors = [replace(row, auc=no, mean_score_minus_observed_rate=no, brier_score=no) for row in errors]
         cutoffs: Iterable[CutoffApprovals] = ()
         if scope.decisions and scope.outcome == "score":
-            cutoffs = approval_disparity_by_cutoff(score, codes, names=names, frequency=times, reference=chosen)
-        own = own_score(score, favorable, settings.unit)
+            cutoffs = approval_disparity_by_cutoff(score, codes, **compared)
+        scores: Iterable[ScoreDisparity] = ()
+        if scope.outcome != "decision":
+            scores = score_disparity(own_score(score, favorable, settings.unit), codes, **compared)
         return Outcomes(
             metrics={
                 name: not_estimable(why[name]) if name in why else metric
@@ -688,20 +685,17 @@ class Outcome(Section):
             groups=tuple(_known(group, scope) for group in outcomes),
             gaps={
                 name: GapEstimate(math.nan, name=name, note=why[name]) if name in why else gap
-                for name, gap in gaps.items()
+                for name, gap in with_one_interval(gaps, approvals).items()
             },
             approvals=approvals if scope.decisions else replace(approvals, groups=(), note=scope.note("decisions")),
-            scores=()
-            if scope.outcome == "decision"
-            else tuple(score_disparity(own, codes, names=names, frequency=times, reference=chosen)),
-            error_rates=errors,
+            scores=tuple(scores),
+            error_rates=tuple(errors),
             cutoffs=tuple(replace(row, cutoff=own_score(row.cutoff, favorable, settings.unit)) for row in cutoffs),
             segments={
-                column: _segments(column, counts, names, chosen, sums.clustered)
+                column: _segments(column, counts, sums.clustered, compared)
                 for column, counts in sums.approvals.items()
-            }
-            if scope.decisions
-            else {},
+                if scope.decisions
+            },
             calibration=_calibration(rows, fitted),
             attributes={
                 column: approval_disparity(
