@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from io import BytesIO
 from pathlib import Path
 from typing import Any, TypeVar
@@ -53,8 +53,7 @@ def load(path: Path, kind: type[T]) -> T:
     """
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            header = json.loads(file["header"].tobytes().decode())
-            value = _restored(header, {name: file[name] for name in file.files if name != "header"})
+            value = json.loads(file["header"].tobytes(), object_hook=partial(_restored, file))
         if not isinstance(value, kind):
             raise TypeError(f"it holds no {kind.__name__}")
     except (OSError, ValueError, KeyError, TypeError, EOFError, BadZipFile) as error:
@@ -82,22 +81,19 @@ def _plain(value: Any, arrays: list[np.ndarray[Any, Any]]) -> Any:
     return value
 
 
-def _restored(value: Any, arrays: dict[str, np.ndarray[Any, Any]]) -> Any:
-    if isinstance(value, list):
-        return [_restored(item, arrays) for item in value]
-    if not isinstance(value, dict):
-        return value
+def _restored(arrays: Mapping[str, np.ndarray[Any, Any]], value: dict[str, Any]) -> Any:
+    """What an object of the header stands for; those inside it are restored before it."""
     if "array" in value:
         return arrays[f"a{value['array']}"]
     if "tuple" in value:
-        return tuple(_restored(item, arrays) for item in value["tuple"])
+        return tuple(value["tuple"])
     if "items" in value:
-        return {_restored(k, arrays): _restored(v, arrays) for k, v in value["items"]}
+        return dict(value["items"])
     module, _, name = value["kind"].partition(":")
     kind: Any = getattr(sys.modules.get(module), name, None)
     if not module.startswith("evenhand.") or not isinstance(kind, type) or not is_dataclass(kind):
         raise ValueError(f"{value['kind']!r} is not a kind of sums")
-    return kind(*(_restored(item, arrays) for item in value["fields"]))
+    return kind(*value["fields"])
 
 
 _ROWS_AT_ONCE = 4096  # rows that are split into columns while they are in the processor's cache

@@ -10,6 +10,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from itertools import islice
 from pickle import UnpicklingError
+from traceback import walk_stack
 from typing import Any
 
 from evenhand.auditing.streaming.engines.local import BatchWork, as_data, from_data, on_worker
@@ -171,20 +172,12 @@ def _refuse_objects(event: str, names: tuple[Any, ...]) -> None:
     module, name = names
     known = getattr(sys.modules.get(module), name, None)
     is_error = isinstance(known, type) and issubclass(known, BaseException)
-    if is_error or f"{module}.{name}" in _PLAIN or not _is_of_dask():
+    # Other threads of this process may unpickle meanwhile.
+    callers = (str(frame.f_globals.get("__name__")) for frame, _ in walk_stack(sys._getframe()))
+    if is_error or f"{module}.{name}" in _PLAIN or not any(caller.startswith("distributed.") for caller in callers):
         return
     _refused.append(f"{module}.{name} is neither plain data nor an error")
     raise UnpicklingError(_refused[-1])
-
-
-def _is_of_dask() -> bool:
-    """Whether Dask unpickles: other threads of this process may do so meanwhile."""
-    frame = sys._getframe()
-    while frame is not None:
-        if str(frame.f_globals.get("__name__")).startswith("distributed."):
-            return True
-        frame = frame.f_back  # type: ignore[assignment]
-    return False
 
 
 def _has_workers(client: Any) -> bool:

@@ -135,10 +135,9 @@ def attempt(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | 
     """
     try:
         return function(*args, **kwargs)
-    except EvenhandError as error:
-        return error
     except Exception as error:
-        error.add_note(traceback.format_exc())  # which cannot be sent between processes
+        if not isinstance(error, EvenhandError):
+            error.add_note(traceback.format_exc())  # which cannot be sent between processes
         return error
 
 
