@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -77,9 +78,9 @@ _CONFIG_WORDS = "Save it as audit.toml, correct it, and run: evenhand audit FILE
 
 
 def _headline(data: Data) -> str:
-    counts = {key: sum(p["severity"] == key for p in data["problems"]) for key in _SEVERITIES}
+    counts = Counter(problem["severity"] for problem in data["problems"])
     size = f"{count(data['n_rows'])} rows, {count(len(data['columns']))} columns"
-    told = [f"{count(n)} {_SEVERITIES[key]}" for key, n in counts.items() if n]
+    told = [f"{count(counts[key])} {words}" for key, words in _SEVERITIES.items() if counts[key]]
     return f"{size}: {', '.join(told)}." if told else f"{size}: nothing suspicious."
 
 
@@ -120,13 +121,6 @@ def _parts(data: Data) -> list[tuple[str, str]]:
 
 
 def _column_table(data: Data) -> Table:
-    columns = (
-        text("column"),
-        text("part"),
-        text("type"),
-        Column("missing", "whole"),
-        Column("distinct", "whole"),
-        text("holds"),
-        text("suspicious"),
-    )
+    whole = Column("missing", "whole"), Column("distinct", "whole")
+    columns = (*map(text, ("column", "part", "type")), *whole, text("holds"), text("suspicious"))
     return Table("Columns", "All columns as they were read", columns, data["columns"])

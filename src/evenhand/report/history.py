@@ -221,10 +221,8 @@ def _key_change(finding: Record, where: str) -> KeyMetric:
 def _largest(changes: Sequence[Record]) -> list[Record]:
     """Changes of the features that changed most in any audit, largest first."""
     known = [c for c in changes if is_number(c["p_value"])]
-    size: dict[str, float] = {}
-    for change in known:
-        size[change["words"]] = max(size.get(change["words"], 0.0), abs(change["change"]))
-    largest = sorted(size, key=lambda name: size[name], reverse=True)[:_MOST_FEATURES]
+    by_size = sorted(known, key=lambda c: abs(c["change"]), reverse=True)
+    largest = list(dict.fromkeys(c["words"] for c in by_size))[:_MOST_FEATURES]
     return sorted((c for c in known if c["words"] in largest), key=lambda c: largest.index(c["words"]))
 
 
@@ -361,11 +359,10 @@ def monitoring_page(monitoring: Record) -> str:
         caption = "With 95% intervals; shown without limits."
         others.append(_lines_panel(f"other-{name_in_code(title)}", title, caption, of_kind, (title, title), form))
     sentences = [("", departure["sentence"]) for departure in departures]
+    drift = Section("drift", "Drift", ["No two audits have the same metrics."])
     if monitored:
         text = "A change too small for any single audit shows in the sum over many."
         drift = Section("drift", "Drift", [text], panels=[_cusum_panel(monitored, monitoring["cusum_limit"])])
-    else:
-        drift = Section("drift", "Drift", ["No two audits have the same metrics."])
     audits = Table("Audits", "Audits, oldest first", _AUDIT_COLUMNS, monitoring["audits"])
     sections = [
         Section("verdict", "Verdict", finding=Finding(headline, sentences, key[:5], monitoring["warnings"])),
@@ -401,7 +398,6 @@ def _trend_panel(trend: Record, place: int) -> Panel:
     """A metric over the audits with intervals, the expectation from the past, and the alarm limits."""
     is_share = trend["part"] == "outcome" and trend["key"] != "auc" and trend["scale"] == "difference"
     departure, title = trend["departure"], capital(trend["words"])
-    left = None if departure is None else departure["audit"]
     keys = ("audit", "value", "low", "high", "expected", "limit_low", "limit_high")
     rows = [
         {
@@ -428,8 +424,8 @@ def _trend_panel(trend: Record, place: int) -> Panel:
         known.mark_rule(style="interval").encode(x=x, y=y("low"), y2=alt.Y2("high:Q")),
         known.mark_point(size=80).encode(x=x, y=y("value"), tooltip=tooltip),
     ]
-    if left is not None:
-        ring = chart_of([row for row in rows if row["audit"] == left])
+    if departure is not None:
+        ring = chart_of([row for row in rows if row["audit"] == departure["audit"]])
         ring = ring.mark_point(size=230, filled=False, strokeWidth=3, color=VARIABLES.regimes[1])
         layers.append(ring.encode(x=x, y=y("value"), tooltip=tooltip))
     description = f"{trend['words']} over {len(rows)} audits, with intervals and alarm limits."

@@ -393,16 +393,14 @@ def _with_house_look(document: Any) -> Any:
         style.font.size = shared.Pt(size)
         if name != TEXT:
             style.font.color.rgb = shared.RGBColor.from_string(LIGHT.ink[1:].upper())
-    for name in sizes:
-        for fonts in document.styles[name].element.xpath(".//w:rFonts"):
+        for fonts in style.element.xpath(".//w:rFonts"):
             fonts.getparent().remove(fonts)  # those of a theme would take precedence
         if name != CELL:  # which has the font of the text, also in a template
-            document.styles[name].font.name = "Arial"  # on every desktop, or a font of the same widths
-    document.styles[CAPTION].font.bold = False
-    document.styles[CELL].paragraph_format.space_after = shared.Pt(0)
+            style.font.name = "Arial"  # on every desktop, or a font of the same widths
+    for name, space in ((CELL, 0), (TEXT, 6), (CAPTION, 6)):
+        document.styles[name].paragraph_format.space_after = shared.Pt(space)
     document.styles[CELL].paragraph_format.line_spacing = 1.0
-    document.styles[TEXT].paragraph_format.space_after = shared.Pt(6)
-    document.styles[CAPTION].paragraph_format.space_after = shared.Pt(6)
+    document.styles[CAPTION].font.bold = False
     document.styles[SUBTITLE].font.italic = False
     _shade_first_row(document.styles[TABLE].element)
     (section,) = document.sections

@@ -816,9 +816,8 @@ def _paired_variance(first: Ints, second: Ints, scale: tuple[float, float] = (1,
         return math.nan
     counts = np.bincount(first * 2 + second, minlength=4) + 0.5
     value = np.array([0, scale[1], -scale[0], scale[1] - scale[0]])
-    n = counts.sum()
-    mean = counts @ value / n
-    return float((counts @ value**2 / n - mean**2) / n)
+    mean = np.average(value, weights=counts)
+    return float(np.average((value - mean) ** 2, weights=counts) / counts.sum())
 
 
 def _paired_log_variance(first: Ints, second: Ints) -> float:

@@ -303,11 +303,7 @@ def _crossing_chance(limit: float, n_tests: int) -> float:
     center = np.arange(_STATES) * width
     upper = special.ndtr(center[None, :] + width / 2 - center[:, None] + _SLACK)
     move = np.diff(upper, axis=1, prepend=0.0)
-    chance = np.zeros(_STATES)
-    chance[0] = 1.0
-    for _ in range(n_tests):
-        chance = chance @ move
-    return float(1 - chance.sum())
+    return float(1 - np.linalg.matrix_power(move, n_tests)[0].sum())
 
 
 def _trend(
