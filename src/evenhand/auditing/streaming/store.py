@@ -230,11 +230,8 @@ def read_triples(slices: Sequence[Slice], before: Triples | None = None) -> Trip
 def _npy(columns: Mapping[str, NDArray[Any]], order: Ints) -> pa.Buffer:
     """A `.npy` file of records with the columns' values in a given order."""
     records = np.empty(len(order), [(name, values.dtype, values.shape[1:]) for name, values in columns.items()])
-    ordered = {name: values.take(order, axis=0) for name, values in columns.items()}
-    for first in range(0, len(order), _ROWS_AT_ONCE):
-        place = slice(first, first + _ROWS_AT_ONCE)
-        for name, values in ordered.items():
-            records[name][place] = values[place]
+    for name, values in columns.items():
+        records[name] = values.take(order, axis=0)
     file = BytesIO()
     np.save(file, records)
     return pa.py_buffer(file.getbuffer())
