@@ -60,11 +60,11 @@ class Proposal:
 def propose_label(columns: Sequence[ColumnCheck]) -> Proposal | None:
     """The column that may be the outcome: two values and a suitable name; else the code of a decision."""
     unprotected = [c for c in columns if protected_characteristic(c.name) is None]
-    ranks = {c.name: rank for c in unprotected if c.n_distinct == 2 and (rank := label_rank(c.name)) is not None}
+    ranks = {c: rank for c in unprotected if c.n_distinct == 2 and (rank := label_rank(c.name)) is not None}
     if ranks:
-        first, *others = sorted(ranks, key=lambda name: (ranks[name], len(plain(name).split("_"))))
-        holds = next(c.holds for c in columns if c.name == first)
-        return Proposal((first,), f"it has two values ({holds}) and a name that suggests an outcome", tuple(others))
+        first, *others = sorted(ranks, key=lambda c: (ranks[c], len(plain(c.name).split("_"))))
+        reason = f"it has two values ({first.holds}) and a name that suggests an outcome"
+        return Proposal((first.name,), reason, tuple(c.name for c in others))
     codes = [c for c in columns if suggests(c.name, "decision code") and c.n_distinct > 2]
     if codes:
         reason = f"its name suggests a decision; it has {codes[0].n_distinct} values, one of which must be favorable"

@@ -285,8 +285,7 @@ def summary_of(name: object, audit: Audit) -> Mapping[str, Any]:
     if isinstance(audit, AuditReport):
         return audit.to_dict()
     if isinstance(audit, Mapping):
-        summary: Mapping[str, Any] = upgraded(audit)
-        return summary
+        return dict(upgraded(audit))
     if isinstance(audit, (str, os.PathLike)):
         return read_audit(audit)
     raise InvalidTypeError(
