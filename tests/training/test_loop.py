@@ -232,8 +232,8 @@ def test_an_interrupt_inside_an_epoch_does_not_touch_the_state(monkeypatch):
     before = trainer.state.parameters.clone()
     step = trainer._engines[0]._stepper.step
 
-    def once_then_interrupt(batch):
-        step(batch)
+    def once_then_interrupt(batch, has_pairs):
+        step(batch, has_pairs)
         raise KeyboardInterrupt
 
     monkeypatch.setattr(trainer._engines[0]._stepper, "step", once_then_interrupt)

@@ -6,7 +6,7 @@ from torch.nn import functional
 
 from evenhand.attribution.feed_forward import RELU, FeedForward
 from evenhand.attribution.gradients import integrate_paths
-from evenhand.training.engine.step import Batch, Pairs, Stepper
+from evenhand.training.engine.step import Stepper
 from evenhand.training.losses import (
     bce_loss,
     cec_term,
@@ -42,22 +42,20 @@ def problem(hidden=(7, 5), n_groups=2, n_pairs=12, dropout=True, joined=False, s
     own = (cell @ baselines).repeat(1, 1 + n_matches, 1)
     shares, present = cell_shares(y, group, n_groups, weight, torch.float64)
     keep = tuple((torch.rand(K, M_PEOPLE, h) > 0.2) / 0.8 for h in hidden) if dropout else ()
-    batch = Batch(
-        x=x,
-        y=y.double().unsqueeze(-1),
-        weight=(weight / weight.sum(1, keepdim=True)).unsqueeze(-1),
-        ones=torch.ones(K, 1, M_PEOPLE),
-        keep=tuple(k.double() for k in keep),
-        rates=torch.zeros(4, K, 1),
-        cell_shares=shares,
-        odds_form=2 * ODDS_WEIGHT.view(-1, 1, 1) * shares @ equalized_odds_form(present, torch.float64)[0],
-        pairs=Pairs(
-            torch.cat((ends, baselines), 1),
-            ends - own,
-            cell.repeat(1, 1 + n_matches, 1),
-            CEC_WEIGHT.view(-1, 1, 1) / 2 * pair_weight / pair_weight.clamp_min(0).sum((1, 2), keepdim=True),
-        ),
-    )
+    batch = {
+        "x": x,
+        "y": y.double().unsqueeze(-1),
+        "weight": (weight / weight.sum(1, keepdim=True)).unsqueeze(-1),
+        "ones": torch.ones(K, 1, M_PEOPLE),
+        **{f"keep{layer}": kept.double() for layer, kept in enumerate(keep)},
+        "rates": torch.zeros(4, K, 1),
+        "cell_shares": shares,
+        "odds_form": 2 * ODDS_WEIGHT.view(-1, 1, 1) * shares @ equalized_odds_form(present, torch.float64)[0],
+        "rows": torch.cat((ends, baselines), 1),
+        "offset": ends - own,
+        "cell": cell.repeat(1, 1 + n_matches, 1),
+        "pair_weight": CEC_WEIGHT.view(-1, 1, 1) / 2 * pair_weight / pair_weight.clamp_min(0).sum((1, 2), keepdim=True),
+    }
     join = torch.tensor([[1.0, 0, 0], [0, 1, 0], [0, 1, 0], [0, 0, 1]]) if joined else None
     parts = {"y": y, "group": group, "weight": weight, "pair_weight": pair_weight}
     return batch, {**parts, "ends": ends, "own": own, "join": join}
@@ -72,10 +70,10 @@ def restore_dtype():
 def plain_objective(flat, layout, batch, parts, n_groups, n_steps, method, uses_reasoning=False):
     weights, biases = layout.views(flat)
     net = FeedForward(weights, biases, (RELU,) * (len(weights) - 1))
-    values = batch.x
+    values = batch["x"]
     for layer in range(len(weights) - 1):
         values = torch.relu(net.affine(layer, values))
-        values = values * batch.keep[layer] if batch.keep else values
+        values = values * batch.get(f"keep{layer}", 1)
     logits = net.affine(len(weights) - 1, values).squeeze(-1)
     total = bce_loss(logits, parts["y"].double(), parts["weight"])
     total = total + ODDS_WEIGHT * equalized_odds_loss(logits, parts["y"], parts["group"], n_groups, parts["weight"])[0]
@@ -127,7 +125,7 @@ def test_written_out_gradient_equals_automatic_differentiation_of_the_plain_form
     objective = names.get((uses_reasoning, "n_placebos" in case), "reasoning_excess")
     settings = TrainingSettings(n_steps=n_steps, method=method, objective=objective)
     stepper = Stepper(flat, torch.zeros_like(flat), torch.zeros_like(flat), layout, settings, parts["join"])
-    stepper.compute_gradient(batch)
+    stepper.compute_gradient(batch, has_pairs=True)
     leaf = flat.clone().requires_grad_()
     loss = plain_objective(leaf, layout, batch, parts, case.get("n_groups", 2), n_steps, method, uses_reasoning)
     loss.sum().backward()

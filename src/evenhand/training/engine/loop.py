@@ -19,7 +19,7 @@ from torch import Tensor
 from evenhand.exceptions import EvenhandError, InvalidInputError, ModelFileError
 from evenhand.system.threads import one_thread_each
 from evenhand.training.data import TrainingData
-from evenhand.training.engine.minibatches import BatchSource, Block, batch_of
+from evenhand.training.engine.minibatches import BatchSource, Block
 from evenhand.training.engine.step import Stepper
 from evenhand.training.evaluation import VALIDATION_METRICS, ExcessJudge, evaluate
 from evenhand.training.losses import excess_gain
@@ -295,19 +295,17 @@ class Trainer:
             found = evaluate(self._parameters, self._layout, self.data, self.settings)
             row |= {f"validation_{name}": np.where(is_training, found[name], np.nan) for name in VALIDATION_METRICS}
         parameters = self._parameters.clone()
-        best = self._best(row, parameters)
-        return TrainerState(
+        return replace(
+            state,
             epoch=epoch + 1,
-            widths=state.widths,
             settings=self.settings.to_dict(),
             parameters=parameters,
             mean=self._mean.clone(),
             square=self._square.clone(),
             n_steps=n_steps,
-            **best,
+            **self._best(row, parameters),
             history={
-                name: torch.cat((state.history[name], torch.from_numpy(values).unsqueeze(0)))
-                for name, values in row.items()
+                name: torch.cat((state.history[name], torch.tensor(values)[None])) for name, values in row.items()
             },
         )
 
@@ -373,11 +371,11 @@ class Trainer:
                 f"{self.settings.of_member('learning_rate')[member]}, or check the inputs' scale."
             )
 
-    def _best(self, row: dict[str, np.ndarray], parameters: Tensor) -> dict[str, Tensor]:
+    def _best(self, row: dict[str, np.ndarray], parameters: Tensor) -> dict[str, Any]:
+        """What early stopping changes in the state."""
         state, patience = self._state, self.settings.patience
         if patience is None:
-            names = ("is_stopped", "best_parameters", "best_value", "best_epoch")
-            return {name: getattr(state, name) for name in names}
+            return {}
         metric = torch.from_numpy(row[f"validation_{self.settings.monitor}"])
         value = -metric if self.settings.monitor == "auc" else metric
         is_better = value < state.best_value - self.settings.min_improvement  # False for NaN
@@ -429,7 +427,7 @@ class Engine:
                 self._may_capture = False
         if self._replay is not None:
             return self._replay.run(block)
-        logits, scores = zip(*(self._stepper.step(batch) for batch in block.batches()), strict=True)
+        logits, scores = zip(*map(self._stepper.step, block.batches(), block.has_pairs), strict=True)
         if block.pair_weight is None:
             return torch.stack(logits), None
         none = torch.zeros_like(block.pair_weight[0])  # of weight 0, as is all of a step without pairs
@@ -480,7 +478,7 @@ class _Replay:
 
     def _step(self, has_pairs: bool) -> None:
         chosen = {name: value.index_select(0, self._index).squeeze(0) for name, value in self._inputs.items()}
-        logits, scores = self._stepper.step(batch_of(chosen, has_pairs))
+        logits, scores = self._stepper.step(chosen, has_pairs)
         self._logits.index_copy_(0, self._index, logits.unsqueeze(0))
         if self._scores is not None and scores is not None:
             self._scores.index_copy_(0, self._index, scores.unsqueeze(0))

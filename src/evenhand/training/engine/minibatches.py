@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from evenhand.training.data import TrainingData
-from evenhand.training.engine.step import Batch, Pairs, adam_rates
+from evenhand.training.engine.step import Batch, adam_rates
 from evenhand.training.losses import balanced_weights, bce_loss, cell_shares, equalized_odds_form, triples_in_turn
 from evenhand.training.settings import TrainingSettings
 
@@ -22,12 +22,12 @@ _ROWS_PER_BLOCK = 2048
 
 @dataclass(frozen=True)
 class Block:
-    """S consecutive batches of all members; tensors of `Batch` with a leading dimension S, stored by name.
+    """S consecutive batches of all members.
 
     Attributes
     ----------
     fields
-        Tensors of shape (S, K, ...).
+        Tensors of `Batch` with a leading dimension S.
     has_pairs
         For each step, whether the CEC term is part of it.
     row_weight, is_active, odds_form, pair_weight
@@ -49,8 +49,8 @@ class Block:
     def batches(self) -> Iterator[Batch]:
         """Views of one step after another."""
         by_name = {name: value.unbind(0) for name, value in self.fields.items()}
-        for step, has_pairs in enumerate(self.has_pairs):
-            yield batch_of({name: values[step] for name, values in by_name.items()}, has_pairs)
+        for step in range(len(self.has_pairs)):
+            yield {name: values[step] for name, values in by_name.items()}
 
     def totals(self, logits: Tensor, scores: Tensor | None) -> dict[str, Tensor]:
         """Sums for the history, of shape (K,), from logits (S, K, m) and squared scores (S, K, M, q) of the steps.
@@ -77,16 +77,6 @@ class Block:
             "pair_weight": pair_weight,
             "n_unmatched": self.n_unmatched,
         }
-
-
-def batch_of(fields: dict[str, Tensor], has_pairs: bool) -> Batch:
-    """The `Batch` made of tensors by name, with the CEC term or without."""
-    names = ("x", "y", "weight", "ones", "rates", "cell_shares", "odds_form")
-    return Batch(
-        **{name: fields[name] for name in names if name in fields},
-        keep=tuple(value for name, value in fields.items() if name.startswith("keep")),
-        pairs=Pairs(*(fields[name] for name in ("rows", "offset", "cell", "pair_weight"))) if has_pairs else None,
-    )
 
 
 class BatchSource:

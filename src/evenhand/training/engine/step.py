@@ -34,7 +34,8 @@ share flat buffers, and one operation covers all layers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -47,66 +48,7 @@ _BETA1, _BETA2, _ADAM_EPSILON = 0.9, 0.999, 1e-8  # torch.optim.Adam's defaults
 _TINY = 1e-30
 
 
-@dataclass(frozen=True)
-class Pairs:
-    """The pairs of a batch, for K members: R = (1 + M) * q rows, the q people and then their M partners each.
-
-    Partners are matches; for objectives with placebo pairs, matches followed by placebos, which have negative weight.
-
-    Attributes
-    ----------
-    rows
-        Inputs of people, matches and the C baselines, of shape (K, R + C, d).
-    offset
-        x - b for the people and x~ - b for the partners, of shape (K, R, d).
-    cell
-        One-hot (label, group) cell of each row's person, of shape (K, R, C).
-    weight
-        Half of lambda times each pair's share in the mean, of shape (K, M, q): the score halves the distance, so this
-        is the objective's derivative in it but for the distance itself.
-    """
-
-    rows: Tensor
-    offset: Tensor
-    cell: Tensor
-    weight: Tensor
-
-
-@dataclass(frozen=True)
-class Batch:
-    """One batch for each of K members.
-
-    Attributes
-    ----------
-    x
-        Inputs of m people, of shape (K, m, d).
-    y
-        Labels of shape (K, m, 1), as floats.
-    weight
-        Row weights adding up to 1 for each member, of shape (K, m, 1).
-    ones
-        Ones of shape (K, 1, m).
-    keep
-        For each hidden layer, 0 for a dropped unit and 1 / (1 - dropout) for a kept one, of shape (K, m, h); empty for
-        no dropout.
-    rates
-        The optimizer's, of shape (4, K, 1).
-    cell_shares, odds_form
-        The equalized-odds term, quadratic in sigmoids s: A of shape (K, m, C) such that rates are A's, and B of shape
-        (K, m, C) such that B (A's) is the derivative in s, lambda included. None to leave the term out.
-    pairs
-        What the CEC term compares; None to leave the term out.
-    """
-
-    x: Tensor
-    y: Tensor
-    weight: Tensor
-    ones: Tensor
-    keep: tuple[Tensor, ...]
-    rates: Tensor
-    cell_shares: Tensor | None = None
-    odds_form: Tensor | None = None
-    pairs: Pairs | None = None
+Batch: TypeAlias = Mapping[str, Tensor]  # see `Stepper`
 
 
 def adam_rates(n_done: Tensor, is_active: Tensor, learning_rate: Tensor) -> Tensor:
@@ -147,6 +89,29 @@ def adam_step(parameters: Tensor, mean: Tensor, square: Tensor, gradient: Tensor
 class Stepper:
     """Runs steps of a stack.
 
+    A batch is tensors by name:
+
+    x, y, weight
+        Inputs of m people, of shape (K, m, d); their labels as floats, and weights adding up to 1 for each member, of
+        shape (K, m, 1).
+    ones
+        Ones of shape (K, 1, m).
+    keep0, keep1, ...
+        For each hidden layer, 0 for a dropped unit and 1 / (1 - dropout) for a kept one, of shape (K, m, h); absent
+        without dropout.
+    rates
+        The optimizer's, of shape (4, K, 1).
+    cell_shares, odds_form
+        The equalized-odds term, quadratic in sigmoids s: A of shape (K, m, C) such that rates are A's, and B of shape
+        (K, m, C) such that B (A's) is the derivative in s, lambda included. Absent without the term.
+    rows, offset, cell, pair_weight
+        What the CEC term compares: R = (1 + M) * q rows, the q people and then their M partners each, who are matches
+        or, for objectives with placebo pairs, matches followed by placebos, which have negative weight. Inputs of
+        people, matches and the C baselines, of shape (K, R + C, d); x - b for the people and x~ - b for the partners,
+        of shape (K, R, d); the one-hot (label, group) cell of each row's person, of shape (K, R, C); and half of lambda
+        times each pair's share in the mean, of shape (K, M, q): the score halves the distance, so this is the
+        objective's derivative in it but for the distance itself. Absent without the term.
+
     Parameters
     ----------
     parameters, mean, square
@@ -180,60 +145,51 @@ class Stepper:
         self._bias_gradients = [gradient.unsqueeze(1) for gradient in bias_gradients]
         self._transposed = [weight.mT for weight in self._weights]
 
-    def step(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+    def step(self, batch: Batch, has_pairs: bool) -> tuple[Tensor, Tensor | None]:
         """Move the parameters; return the batch's logits (K, m) and squared CEC scores (K, M, q) before the move."""
-        logits, scores = self.compute_gradient(batch)
-        adam_step(*self.state, self.gradient, batch.rates)
+        logits, scores = self.compute_gradient(batch, has_pairs)
+        adam_step(*self.state, self.gradient, batch["rates"])
         return logits, scores
 
-    def compute_gradient(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Put the objective's gradient into `gradient`; return logits and squared CEC scores."""
+    def compute_gradient(self, batch: Batch, has_pairs: bool) -> tuple[Tensor, Tensor | None]:
+        """Put the objective's gradient into `gradient`; return logits and, with the CEC term, squared CEC scores."""
         logits = self._add_prediction_terms(batch)
-        if batch.pairs is None:
+        if not has_pairs:
             return logits, None
         if self._consistency is None:
-            _, n_matches, n_pairs = batch.pairs.weight.shape
-            self._consistency = ConsistencyTerm(
-                *self._layers,
-                n_pairs=n_pairs,
-                n_matches=n_matches,
-                n_cells=batch.pairs.cell.shape[2],
-                settings=self._settings,
-                join=self._join,
-            )
-        return logits, self._consistency.add_gradient(batch.pairs)
+            self._consistency = ConsistencyTerm(*self._layers, batch, self._settings, self._join)
+        return logits, self._consistency.add_gradient(batch)
 
     def _add_prediction_terms(self, batch: Batch) -> Tensor:
         """Set the gradients of cross-entropy and equalized odds, with dropout on; return logits."""
-        values, hidden = batch.x, []
+        values, hidden, has_dropout = batch["x"], [], "keep0" in batch
         for layer in range(len(self._weights) - 1):
             values = torch.relu_(torch.baddbmm(self._biases[layer], values, self._weights[layer]))
-            if batch.keep:
-                values.mul_(batch.keep[layer])
+            if has_dropout:
+                values.mul_(batch[f"keep{layer}"])
             hidden.append(values)
         logits = torch.baddbmm(self._biases[-1], values, self._weights[-1])
         of_values = _of_logits(batch, logits)
-        ones = batch.ones
         for layer in range(len(self._weights) - 1, -1, -1):
-            below = hidden[layer - 1] if layer > 0 else batch.x
+            below = hidden[layer - 1] if layer > 0 else batch["x"]
             torch.bmm(below.mT, of_values, out=self._weight_gradients[layer])
-            torch.bmm(ones, of_values, out=self._bias_gradients[layer])
+            torch.bmm(batch["ones"], of_values, out=self._bias_gradients[layer])
             if layer > 0:
                 of_hidden = torch.bmm(of_values, self._transposed[layer])
                 of_values = torch.ops.aten.threshold_backward(of_hidden, below, 0)
-                if batch.keep:
-                    of_values.mul_(batch.keep[layer - 1])
+                if has_dropout:
+                    of_values.mul_(batch[f"keep{layer - 1}"])
         return logits.squeeze(-1)
 
 
 def _of_logits(batch: Batch, logits: Tensor) -> Tensor:
     """Derivative of cross-entropy and equalized odds in the logits, of shape (K, m, 1)."""
     score = torch.sigmoid(logits)
-    of_logits = (score - batch.y).mul_(batch.weight)
-    if batch.cell_shares is None or batch.odds_form is None:
+    of_logits = (score - batch["y"]).mul_(batch["weight"])
+    if "odds_form" not in batch:
         return of_logits
-    rates = torch.bmm(batch.cell_shares.mT, score)
-    of_scores = torch.bmm(batch.odds_form, rates)
+    rates = torch.bmm(batch["cell_shares"].mT, score)
+    of_scores = torch.bmm(batch["odds_form"], rates)
     return of_logits.addcmul_(of_scores, torch.addcmul(score, score, score, value=-1))
 
 
@@ -259,8 +215,8 @@ class ConsistencyTerm:
         Of shapes (K, n_in, n_out) and (K, n_out): views that the optimizer changes in place.
     weight_gradients, bias_gradients
         Of the same shapes; gradients are added to them.
-    n_pairs, n_matches, n_cells
-        q, M and C of `Pairs`.
+    batch
+        A batch of that shape.
     settings, join
         As in `Stepper`. With placebo pairs, the second half of the partners are placebos.
     """
@@ -271,14 +227,12 @@ class ConsistencyTerm:
         biases: tuple[Tensor, ...],
         weight_gradients: tuple[Tensor, ...],
         bias_gradients: tuple[Tensor, ...],
-        *,
-        n_pairs: int,
-        n_matches: int,
-        n_cells: int,
+        batch: Batch,
         settings: TrainingSettings,
         join: Tensor | None,
     ) -> None:
-        n_steps = settings.n_steps
+        _, n_matches, n_pairs = batch["pair_weight"].shape
+        n_steps, n_cells = settings.n_steps, batch["cell"].shape[2]
         like = weights[0]
         n_members, n_inputs = like.shape[0], like.shape[1]
         widths = tuple(weight.shape[2] for weight in weights[:-1])
@@ -335,30 +289,30 @@ class ConsistencyTerm:
         alphas = (torch.arange(n_steps, dtype=like.dtype, device=like.device) + shift) / n_steps
         self._alphas = alphas.view(-1, 1, 1)
 
-    def add_gradient(self, pairs: Pairs) -> Tensor:
+    def add_gradient(self, batch: Batch) -> Tensor:
         """Add the term's gradient to the gradients given; return the pairs' squared scores, (K, M, q)."""
-        gradients = self._follow_paths(pairs)
+        gradients = self._follow_paths(batch)
         compare = self._compare_reasoning if self._uses_reasoning else self._compare_attributions
-        scores = compare(gradients, pairs)
+        scores = compare(gradients, batch)
         self._return_along_chain()
         if self._method == "segments":  # at midpoints slopes are steps of the pre-activations: derivative 0
-            self._return_along_values(pairs)
+            self._return_along_values(batch)
         return scores
 
-    def _compare_attributions(self, gradients: Tensor, pairs: Pairs) -> Tensor:
+    def _compare_attributions(self, gradients: Tensor, batch: Batch) -> Tensor:
         """Squared CEC scores; leaves their derivative in the path-averaged gradients in `_of_gradients`."""
-        attributions = gradients.mul_(pairs.offset)
+        attributions = gradients.mul_(batch["offset"])
         if self._join is not None:
             attributions = attributions @ self._join
-        scores = self._compare(attributions.view(self._by_person), pairs.weight)
+        scores = self._compare(attributions.view(self._by_person), batch["pair_weight"])
         upstream = self._upstream_rows if self._join is None else self._upstream_rows @ self._join.mT
-        torch.mul(upstream, pairs.offset, out=self._of_gradients)
+        torch.mul(upstream, batch["offset"], out=self._of_gradients)
         return scores
 
-    def _compare_reasoning(self, gradients: Tensor, pairs: Pairs) -> Tensor:
+    def _compare_reasoning(self, gradients: Tensor, batch: Batch) -> Tensor:
         """Squared reasoning gaps; leaves their derivative in the path-averaged gradients in `_of_gradients`."""
         by_person = self._of_gradients_by_person
-        inputs = self._both(pairs.offset.view(by_person.shape), self._n_placebos).unsqueeze(2)
+        inputs = self._both(batch["offset"].view(by_person.shape), self._n_placebos).unsqueeze(2)
         vectors = inputs * self._both(gradients.view(by_person.shape)).unsqueeze(1)  # inputs of z, weights of both
         if self._join is not None:
             vectors = vectors @ self._join
@@ -367,7 +321,7 @@ class ConsistencyTerm:
         units = vectors.div_(longer)
         difference = units[:, :, 0] - units[:, :, 1]
         scores = difference.square().sum(-1).mean(1)
-        upstream = difference.unsqueeze(2) * (self._signed_halves * pairs.weight[:, None, None, :, :, None])
+        upstream = difference.unsqueeze(2) * (self._signed_halves * batch["pair_weight"][:, None, None, :, :, None])
         along = (upstream * units).sum(-1, keepdim=True).div_(norm)
         upstream.div_(longer).addcmul_(units, along, value=-1)
         if self._join is not None:
@@ -389,16 +343,16 @@ class ConsistencyTerm:
             theirs = theirs[:, :n_placebos].repeat(1, 2, 1, 1)
         return torch.stack((values[:, :1].expand_as(theirs), theirs), dim=1)
 
-    def _follow_paths(self, pairs: Pairs) -> Tensor:
+    def _follow_paths(self, batch: Batch) -> Tensor:
         """Path-averaged gradients of the logit in the inputs, of shape (K, R, d)."""
         values, on = self._values.layers, self._on.layers
-        self._place_first_layer(pairs)
+        self._place_first_layer(batch)
         for layer in range(self._n_hidden):
             if layer > 0:
                 torch.bmm(on[layer - 1], self._weights[layer], out=values[layer]).add_(self._biases[layer])
             torch.clamp_min(values[layer], 0, out=on[layer])
             if self._method == "segments":
-                torch.bmm(pairs.cell, self._base[layer], out=self._first_previous[layer])
+                torch.bmm(batch["cell"], self._base[layer], out=self._first_previous[layer])
                 if self._n_steps > 1:
                     self._later[0][layer].copy_(self._earlier[0][layer])
         self._find_slopes()
@@ -411,14 +365,14 @@ class ConsistencyTerm:
             self._mean_scaled = self._first_scaled.mean(1)
         return torch.bmm(self._mean_scaled, self._transposed[0])
 
-    def _place_first_layer(self, pairs: Pairs) -> None:
+    def _place_first_layer(self, batch: Batch) -> None:
         """First-layer pre-activations at knots and baselines: affine along each path, so one product does."""
         if self._n_steps == 1 and self._method == "segments":  # the one knot is the end itself
-            torch.bmm(pairs.rows, self._weights[0], out=self._values.layers[0]).add_(self._biases[0])
+            torch.bmm(batch["rows"], self._weights[0], out=self._values.layers[0]).add_(self._biases[0])
             return
-        placed = torch.baddbmm(self._biases[0], pairs.rows, self._weights[0])
+        placed = torch.baddbmm(self._biases[0], batch["rows"], self._weights[0])
         ends, base = placed[:, : self._n_ends], placed[:, self._n_ends :]
-        start = torch.bmm(pairs.cell, base)
+        start = torch.bmm(batch["cell"], base)
         self._first_points.copy_(torch.lerp(start.unsqueeze(1), ends.unsqueeze(1), self._alphas))
         self._base[0].copy_(base)
 
@@ -469,13 +423,13 @@ class ConsistencyTerm:
             if not is_last:
                 torch.bmm(passed[layer], self._weights[layer + 1], out=of_scaled[layer + 1])
 
-    def _return_along_values(self, pairs: Pairs) -> None:
+    def _return_along_values(self, batch: Batch) -> None:
         """Back through the pre-activations that made the slopes."""
         slopes, of_values = self._slopes.flat, self._of_values.layers
         switching = self._of_slopes.flat.mul_(torch.addcmul(slopes, slopes, slopes, value=-1))
         size = torch.abs(self._values.flat, out=self._work.flat).clamp_min_(_TINY)
         torch.div(switching, size, out=self._of_values.flat)
-        cell_t = pairs.cell.mT
+        cell_t = batch["cell"].mT
         for layer in range(self._n_hidden):
             by_cell = torch.bmm(cell_t, self._first_of_slopes[layer])
             self._of_base[layer].addcdiv_(by_cell, self._base_size[layer])
@@ -491,5 +445,5 @@ class ConsistencyTerm:
             at_end = (self._of_first_points * self._alphas).sum(1)
             at_start = self._of_first_points.sum(1) - at_end
             of_first = torch.cat((at_end, torch.baddbmm(self._of_base[0], cell_t, at_start)), dim=1)
-        self._weight_gradients[0].baddbmm_(pairs.rows.mT, of_first)
+        self._weight_gradients[0].baddbmm_(batch["rows"].mT, of_first)
         self._bias_gradients[0].add_(of_first.sum(1, keepdim=True))
