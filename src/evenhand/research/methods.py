@@ -494,11 +494,9 @@ class AgarwalReduction(NetworkMethod):
             warnings.simplefilter("ignore", DeprecationWarning)
             reduction.fit(x, y, sensitive_features=group)
         self.n_networks_ = int(reduction.n_oracle_calls_)
-        weights = reduction.weights_.sort_index()
-        used = [int(index) for index in weights.index[weights > 0]]
-        self.weights_ = np.asarray([weights[index] for index in used], dtype=np.float64)
-        self.weights_ /= self.weights_.sum()
-        members = [_network_of(reduction.predictors_[index], x.shape[1], len(x), self.settings) for index in used]
+        used = reduction.weights_[reduction.weights_ > 0].sort_index()
+        self.weights_ = np.array(used / used.sum(), dtype=np.float64)
+        members = [_network_of(reduction.predictors_[index], x.shape[1], len(x), self.settings) for index in used.index]
         self.network_ = AverageLogit(members, self.weights_).eval()
 
     def predict_proba(self, X: Any, sensitive_features: Any = None) -> Floats:
@@ -705,29 +703,28 @@ class AdversarialDebiasing(NetworkMethod):
 
     def _learn(self, x: NDArray[np.float32], y: Ints, group: Ints) -> None:
         network = new_network(x.shape[1], self.settings)
-        parameters = list(network.parameters())
         with seeded(self.settings):
             adversary = Adversary(len(self.group_names_)).to(self.settings.device)
-            optimizer = torch.optim.Adam(parameters, lr=self.settings.learning_rate)
-            opponent = torch.optim.Adam(adversary.parameters(), lr=self.adversary_learning_rate)
+            own, theirs = list(network.parameters()), list(adversary.parameters())
+            optimizers = (
+                torch.optim.Adam(own, lr=self.settings.learning_rate),
+                torch.optim.Adam(theirs, lr=self.adversary_learning_rate),
+            )
+            sizes = [parameter.numel() for parameter in own]
             for epoch, (people, labels, groups) in batches(self.settings, x, y, group):
                 logits = network(people).squeeze(-1)
                 loss = functional.binary_cross_entropy_with_logits(logits, labels.to(logits.dtype))
-                own = torch.autograd.grad(loss, parameters, retain_graph=True)
-                opponent.zero_grad()
+                helps = parameters_to_vector(torch.autograd.grad(loss, own, retain_graph=True))
                 against = functional.cross_entropy(adversary(logits, labels), groups)
-                gradients = torch.autograd.grad(against, [*parameters, *adversary.parameters()])
-                alpha = self.strength * math.sqrt(epoch + 1)
-                update = adversarial_update(
-                    parameters_to_vector(own), parameters_to_vector(gradients[: len(parameters)]), alpha
-                )
-                sizes = [parameter.numel() for parameter in parameters]
-                for parameter, gradient in zip(parameters, update.split(sizes), strict=True):
+                gradients = torch.autograd.grad(against, [*own, *theirs])
+                harms = parameters_to_vector(gradients[: len(own)])
+                update = adversarial_update(helps, harms, self.strength * math.sqrt(epoch + 1))
+                for parameter, gradient in zip(
+                    [*own, *theirs], [*update.split(sizes), *gradients[len(own) :]], strict=True
+                ):
                     parameter.grad = gradient.view_as(parameter)
-                for parameter, gradient in zip(adversary.parameters(), gradients[len(parameters) :], strict=True):
-                    parameter.grad = gradient
-                optimizer.step()
-                opponent.step()
+                for optimizer in optimizers:
+                    optimizer.step()
         self.network_ = network.eval().cpu()
 
 

@@ -148,16 +148,19 @@ class SearchPeople:
         for train, test in parts:
             fold = match_fold(x, F, self.labels, codes, train, test, encoder.join_matrix, settings.max_distance)
             space = MatchingSpace.fit(F.iloc[train], missing="indicator")
-            points = {"points_train": space.transform(F.iloc[train]), "points_test": space.transform(F.iloc[test])}
-            pool = (points["points_train"], fold.y_train, fold.group_train)
+            own: dict[str, Any] = {
+                "points_train": space.transform(F.iloc[train]),
+                "points_test": space.transform(F.iloc[test]),
+            }
+            pool = (own["points_train"], fold.y_train, fold.group_train)
             triples = training_triples(*pool, fold.n_groups, **how) if has_training_triples else None
-            pairs = placebo_pairs(points["points_test"], fold.y_test, fold.group_test, pool, **how)
+            pairs = placebo_pairs(own["points_test"], fold.y_test, fold.group_test, pool, **how)
             if len(test) > settings.n_compared:  # compare a random part of them
                 rng = np.random.default_rng(settings.random_state)
                 is_compared = np.zeros(len(test), dtype=bool)
                 is_compared[rng.choice(len(test), size=settings.n_compared, replace=False)] = True
                 fold = replace(fold, match_test=np.where(is_compared[:, None], fold.match_test, -1))
                 pairs = pairs.where(is_compared[pairs.person])
-            own = {"people": self, "settings": settings, "encoder": encoder, "triples": triples, "test_pairs": pairs}
-            folds.append(ComparedFold(**vars(fold), **own, **points))
+            own |= {"people": self, "settings": settings, "encoder": encoder}
+            folds.append(ComparedFold(**vars(fold), triples=triples, test_pairs=pairs, **own))
         return folds

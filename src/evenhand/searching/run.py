@@ -258,7 +258,6 @@ class Evaluator:
         trained, tables, seeds = zip(*members, strict=True)
         cec, odds, rates, own = zip(*trained, strict=True)
         n_folds, first = len(self.folds), self.settings.random_state
-        shared = {name: block[0].parameters[name] for name in _SHARED}
         settings = TrainingSettings(
             table=tables,
             seed=tuple(first + f + n_folds * (seed + s) for f, seed, s in zip(tables, seeds, own, strict=True)),
@@ -268,7 +267,7 @@ class Evaluator:
             objective=block[0].parameters["objective"],
             epochs=epochs[-1],
             device=str(self.device),
-            **{**shared, "hidden": tuple(shared["hidden"])},
+            **{name: block[0].parameters[name] for name in _SHARED},
         )
         triples = [fold.triples for fold in self.folds if fold.triples is not None]
         stacks = train_stack(stack_tables(self.folds, triples if settings.uses_placebo else None), settings, epochs)
@@ -315,10 +314,8 @@ class Evaluator:
         if candidate.family != "network":
             with held_to_one_thread():
                 return fit_estimator(candidate, people, rows, random_state)
-        parameters = {**candidate.parameters, "hidden": tuple(candidate.parameters["hidden"])}
-        del parameters["seed"]
         model = CECClassifier(
-            **parameters,
+            **{name: value for name, value in candidate.parameters.items() if name != "seed"},
             financial_features=people.financial_features,
             encoding=settings.encoding,
             max_distance=settings.max_distance,

@@ -277,7 +277,9 @@ def _trials_on_folds(
         for place, (features, _) in enumerate(learned.repairs(fit, reference, shares, random_state)):
             model = as_audited_model(fit(features, learned.labels))
             metrics[number, place] = _score_gaps(model, held_out, pairs, reference)
-            metrics[number, place, reference] = auc(held_out.labels, margins_of(model, held_out.features))
+            metrics[number, place, reference] = auc(
+                held_out.labels, margins_of(model, held_out.features.astype(np.float64))
+            )
     means = metrics.mean(axis=0)
     gaps = np.abs(np.delete(means, reference, axis=1)).max(axis=1)
     return tuple(
@@ -294,7 +296,7 @@ def _score_gaps(model: AuditedModel, people: _People, pairs: Pairs, reference: i
     leaf = leaves.leaf(points, people.labels)
     moved = np.where(people.is_financial, people.features[leaves.row[leaf]], people.features)
     in_leaves = LeafPeople.alike(leaf, people.groups, people.labels, leaves.scale.transform(points))
-    controls, score = FinanceControls.of(in_leaves.finances), margins_of(model, moved)
+    controls, score = FinanceControls.of(in_leaves.finances), margins_of(model, moved.astype(np.float64))
     gaps = np.zeros(1 + int(people.groups.max()))
     for group in np.delete(np.arange(len(gaps)), reference).tolist():
         gaps[group] = (gap_coefficients(in_leaves, controls, group, reference, np.ones((1, n))) @ score)[0]

@@ -21,7 +21,7 @@ from evenhand.system.threads import one_thread_each
 from evenhand.training.data import TrainingData
 from evenhand.training.engine.minibatches import BatchSource, Block
 from evenhand.training.engine.step import Stepper
-from evenhand.training.evaluation import VALIDATION_METRICS, ExcessJudge, evaluate
+from evenhand.training.evaluation import VALIDATION_METRICS, Judge
 from evenhand.training.losses import excess_gain
 from evenhand.training.model_file import read_tensors, write_tensors
 from evenhand.training.network import Layout, StackedNetwork
@@ -107,46 +107,12 @@ class TrainerState:
         )
         return stack.eval()
 
-    def to_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        """Tensors by name, and metadata as JSON values."""
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one safetensors file; an existing file is replaced completely or not at all."""
         tensors = {name: getattr(self, name) for name in _TENSORS}
         tensors |= {_HISTORY + name: values for name, values in self.history.items()}
         own = {name: getattr(self, name) for name in _PLAIN}
-        return tensors, {"format": _FORMAT, "version": _VERSION, **own}
-
-    @classmethod
-    def from_dict(cls, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> TrainerState:
-        """Inverse of `to_dict`.
-
-        Raises
-        ------
-        ModelFileError
-            If the two do not come from `to_dict`.
-        """
-        if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
-            raise ModelFileError(
-                f"Expected a trainer state of version {_VERSION}, got format {metadata.get('format')!r}, "
-                f"version {metadata.get('version')!r}."
-            )
-        missing = [name for name in (*_TENSORS, *_PLAIN) if name not in tensors and name not in metadata]
-        if missing:
-            raise ModelFileError(f"The trainer state lacks {missing}.")
-        layout = Layout(tuple(int(width) for width in metadata["widths"]))
-        n_members = len(tensors["n_steps"])
-        for name in _TENSORS:
-            expected = (n_members,) if tensors[name].dim() == 1 else (n_members, layout.n_parameters)
-            if tuple(tensors[name].shape) != expected:
-                raise ModelFileError(
-                    f"The trainer state's {name!r} must have shape {expected}, got {tuple(tensors[name].shape)}."
-                )
-        history = {k.removeprefix(_HISTORY): v for k, v in tensors.items() if k.startswith(_HISTORY)}
-        own = {name: tensors[name] for name in _TENSORS}
-        return cls(int(metadata["epoch"]), layout.widths, metadata["settings"], **own, history=history)
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file; an existing file is replaced completely or not at all."""
-        tensors, metadata = self.to_dict()
-        write_tensors(path, tensors, {"evenhand": json.dumps(metadata)})
+        write_tensors(path, tensors, {"evenhand": json.dumps({"format": _FORMAT, "version": _VERSION, **own})})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TrainerState:
@@ -159,10 +125,28 @@ class TrainerState:
         """
         tensors, header = read_tensors(path, "trainer state")
         try:
-            metadata = json.loads(header.get("evenhand", "{}"))
+            plain = json.loads(header.get("evenhand", "{}"))
         except json.JSONDecodeError as error:
             raise ModelFileError(f"{os.fspath(path)!r} is not a readable trainer state: {error}") from error
-        return cls.from_dict(tensors, metadata)
+        if plain.get("format") != _FORMAT or plain.get("version") != _VERSION:
+            raise ModelFileError(
+                f"Expected a trainer state of version {_VERSION}, got format {plain.get('format')!r}, "
+                f"version {plain.get('version')!r}."
+            )
+        missing = [name for name in (*_TENSORS, *_PLAIN) if name not in tensors and name not in plain]
+        if missing:
+            raise ModelFileError(f"The trainer state lacks {missing}.")
+        layout = Layout(tuple(int(width) for width in plain["widths"]))
+        n_members = len(tensors["n_steps"])
+        for name in _TENSORS:
+            expected = (n_members,) if tensors[name].dim() == 1 else (n_members, layout.n_parameters)
+            if tuple(tensors[name].shape) != expected:
+                raise ModelFileError(
+                    f"The trainer state's {name!r} must have shape {expected}, got {tuple(tensors[name].shape)}."
+                )
+        history = {k.removeprefix(_HISTORY): v for k, v in tensors.items() if k.startswith(_HISTORY)}
+        own = {name: tensors[name] for name in _TENSORS}
+        return cls(int(plain["epoch"]), layout.widths, plain["settings"], **own, history=history)
 
 
 _TENSORS = tuple(f.name for f in fields(TrainerState) if f.type == "Tensor")
@@ -218,7 +202,7 @@ class Trainer:
             for tensor in (self._state.parameters, self._state.mean, self._state.square)
         )
         self._n_threads = settings.n_threads or torch.get_num_threads()
-        self._judge = ExcessJudge(data, settings, self._device)
+        self._judge = Judge(data, settings, self._device)
         # Parts of the stack are run one after another, or each on its own thread.
         n_members = settings.n_members
         size = min(n_members, _MEMBERS_PER_PART) if self._device.type == "cpu" else n_members
@@ -292,7 +276,7 @@ class Trainer:
                 n_steps[part] += totals["n_steps"].long().cpu()
         self._check_finite(row, is_training, epoch)
         if self.data.validation is not None:
-            found = evaluate(self._parameters, self._layout, self.data, self.settings)
+            found = self._judge.evaluate(self._parameters, self._layout)
             row |= {f"validation_{name}": np.where(is_training, found[name], np.nan) for name in VALIDATION_METRICS}
         parameters = self._parameters.clone()
         return replace(
