@@ -6,7 +6,7 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, ClassVar, Protocol, Self, runtime_checkable
 
 import numpy as np
@@ -549,11 +549,11 @@ class _AuditedAverage(DifferentiableModel):
         )
 
 
+@dataclass(eq=False, repr=False)
 class WeightedNetwork(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """The network as a scikit-learn estimator with sample weights."""
 
-    def __init__(self, settings: NetworkSettings) -> None:
-        self.settings = settings
+    settings: NetworkSettings
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train from the start."""
@@ -759,6 +759,7 @@ def adversarial_update(own: Tensor, against: Tensor, alpha: float) -> Tensor:
     return result
 
 
+@dataclass(eq=False, repr=False)
 class CEC(NetworkMethod):
     """`CECClassifier` as a method, with the paper's integration by default.
 
@@ -776,25 +777,22 @@ class CEC(NetworkMethod):
         How attributions are integrated in training.
     """
 
-    def __init__(
-        self,
-        settings: NetworkSettings = NetworkSettings(),
-        financial_features: Sequence[str] | None = None,
-        *,
-        cec_weight: float = 1.0,
-        equalized_odds_weight: float = 1.0,
-        n_steps: int = 32,
-        integration: TrainingMethod = "midpoint",
-    ) -> None:
-        super().__init__(settings)
+    financial_features: Sequence[str] | None = None
+    _: KW_ONLY
+    cec_weight: float = 1.0
+    equalized_odds_weight: float = 1.0
+    n_steps: int = 32
+    integration: TrainingMethod = "midpoint"
+
+    def __post_init__(self) -> None:
         self.classifier = CECClassifier(
-            financial_features=financial_features,
+            financial_features=self.financial_features,
             objective="cec",
             least_explained=0.0,
-            cec_weight=cec_weight,
-            equalized_odds_weight=equalized_odds_weight,
-            n_steps=n_steps,
-            method=integration,
+            cec_weight=self.cec_weight,
+            equalized_odds_weight=self.equalized_odds_weight,
+            n_steps=self.n_steps,
+            method=self.integration,
             **vars(self.settings),
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from evenhand.research.reproduction.tables import (
     DATASET_NAMES,
     METHOD_NAMES,
     METRIC_NAMES,
+    Cells,
     by_method,
     by_variant,
     dataset_name,
@@ -101,9 +102,8 @@ def chart_lambda_heatmaps(rows: Iterable[ResultRow]) -> Any:
     """Six metrics over the 6 x 6 lambda settings on German Credit, means over folds."""
     grid: dict[tuple[float | None, float | None], list[ResultRow]] = {}
     for row in rows:
-        weights = (row.cec_weight, row.equalized_odds_weight)
-        if row.dataset == "german" and set(weights) <= set(GRID_WEIGHTS):
-            grid.setdefault(weights, []).append(row)
+        if row.dataset == "german" and {*row.weights} <= {*GRID_WEIGHTS}:
+            grid.setdefault(row.weights, []).append(row)
     levels = [f"{weight:g}" for weight in GRID_WEIGHTS]
     panels = []
     for metric in HEATMAP_METRICS:
@@ -138,7 +138,7 @@ def save_chart(chart: Any, folder: Path, name: str) -> list[Path]:
     return paths
 
 
-def _regime_bars(cells: Mapping[tuple[str, str], list[ResultRow]]) -> Any:
+def _regime_bars(cells: Cells) -> Any:
     order = list(dict.fromkeys(method_name(method) for _, method in cells))
     values = [
         {

@@ -213,11 +213,15 @@ class ResultRow:
     versions: dict[str, str] = field(default_factory=dict)
 
     @property
+    def weights(self) -> tuple[float | None, float | None]:
+        """The two lambdas."""
+        return self.cec_weight, self.equalized_odds_weight
+
+    @property
     def key(self) -> tuple[object, ...]:
         """What identifies a row as the same result."""
         parameters = json.dumps(self.parameters, sort_keys=True)
-        weights = (self.cec_weight, self.equalized_odds_weight)
-        return (self.dataset, self.method, self.fold, self.run, parameters, *weights)
+        return (self.dataset, self.method, self.fold, self.run, parameters, *self.weights)
 
     def to_json(self) -> str:
         """One line; NaN as null."""
@@ -581,9 +585,7 @@ def run_protocol(
     others = [name for name in methods if name not in by_name]
     n_folds = len(prepared.folds)
     total = n_folds * (len(set(weights)) + len(others))
-    n_done = sum(
-        (row.cec_weight, row.equalized_odds_weight) in weights or row.method in others for row in store.of_run(run)
-    )
+    n_done = sum(row.weights in weights or row.method in others for row in store.of_run(run))
     with shown_progress(data.name, total, is_shown=progress, done=n_done) as advance:
         run_stacks(prepared, weights, settings, store, run, device, advance)
         for name in others:

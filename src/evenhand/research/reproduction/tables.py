@@ -8,12 +8,12 @@ from __future__ import annotations
 import csv
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -117,18 +117,30 @@ class PaperTable:
             write_text(folder / f"{self.name}.{suffix}", text)
 
 
-def by_method(rows: Iterable[ResultRow], settings: ProtocolSettings) -> dict[tuple[str, str], list[ResultRow]]:
+Cells: TypeAlias = dict[tuple[str, str], list[ResultRow]]  # results by dataset, and by method or the like
+
+
+def grouped(rows: Iterable[ResultRow], name_of: Callable[[ResultRow], str | None]) -> Cells:
+    """Rows by dataset and name, without those that have none: datasets as they appear, methods in the paper's order."""
+    cells: Cells = {}
+    for row in rows:
+        if (name := name_of(row)) is not None:
+            cells.setdefault((row.dataset, name), []).append(row)
+    datasets, names = (dict.fromkeys(key[k] for key in cells) for k in (0, 1))
+    order = [(dataset, name) for dataset in datasets for name in in_paper_order(names)]
+    return {key: sorted(cells[key], key=lambda row: row.fold) for key in order if key in cells}
+
+
+def by_method(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Cells:
     """Rows of the main comparison by dataset and method, folds ascending; other lambda settings are left out."""
     full = (settings.cec_weight, settings.equalized_odds_weight)
-    kept = (row for row in rows if row.method != "cec" or (row.cec_weight, row.equalized_odds_weight) == full)
-    return _in_order((row.dataset, row.method, row) for row in kept)
+    return grouped(rows, lambda row: row.method if row.method != "cec" or row.weights == full else None)
 
 
-def by_variant(rows: Iterable[ResultRow], settings: ProtocolSettings) -> dict[tuple[str, str], list[ResultRow]]:
+def by_variant(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Cells:
     """Rows of the ablation by dataset and variant, folds ascending."""
-    names = {weights: name for name, weights in ablation_weights(settings).items()}
-    named = ((names.get((row.cec_weight, row.equalized_odds_weight)), row) for row in rows)  # type: ignore[arg-type]
-    return _in_order((row.dataset, name, row) for name, row in named if name is not None)
+    names: dict[Any, str] = {weights: name for name, weights in ablation_weights(settings).items()}
+    return grouped(rows, lambda row: names.get(row.weights))
 
 
 def table_main(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
@@ -216,7 +228,7 @@ def _metrics_table(
     name: str,
     title: str,
     printed: str,
-    cells: dict[tuple[str, str], list[ResultRow]],
+    cells: Cells,
     metrics: Sequence[str],
     settings: ProtocolSettings,
 ) -> PaperTable:
@@ -279,16 +291,6 @@ def settings_notes(settings: ProtocolSettings) -> list[str]:
     if settings.is_quick:
         return [f"Quick run ({settings.epochs} epochs, coarse integration), for trying things out: do not quote it."]
     return []
-
-
-def _in_order(named: Iterable[tuple[str, str, ResultRow]]) -> dict[tuple[str, str], list[ResultRow]]:
-    """Rows by dataset and method, folds ascending: datasets as they appear, methods in the paper's order."""
-    cells: dict[tuple[str, str], list[ResultRow]] = {}
-    for dataset, method, row in named:
-        cells.setdefault((dataset, method), []).append(row)
-    datasets, methods = (dict.fromkeys(key[k] for key in cells) for k in (0, 1))
-    order = [(dataset, method) for dataset in datasets for method in in_paper_order(methods)]
-    return {key: sorted(cells[key], key=lambda row: row.fold) for key in order if key in cells}
 
 
 def in_paper_order(methods: Iterable[str]) -> list[str]:
@@ -427,10 +429,7 @@ class Results:
     """Metrics of one setting by dataset and method, variant or lambda of CEC: one value for each fold."""
 
     def __init__(self, rows: Sequence[ResultRow], settings: ProtocolSettings) -> None:
-        grid: dict[tuple[str, str], list[ResultRow]] = {}
-        for row in rows:
-            if row.cec_weight in GRID_WEIGHTS and row.equalized_odds_weight in GRID_WEIGHTS:
-                grid.setdefault((row.dataset, f"lambda {row.cec_weight:g}"), []).append(row)
+        grid = grouped(rows, lambda row: f"lambda {row.cec_weight:g}" if {*row.weights} <= {*GRID_WEIGHTS} else None)
         is_whole = len(grid) >= len(GRID_WEIGHTS)  # with fewer, the only lambdas are those of the comparison
         self.rows = {**by_variant(rows, settings), **by_method(rows, settings), **(grid if is_whole else {})}
 
