@@ -124,7 +124,7 @@ def test_written_out_gradient_equals_automatic_differentiation_of_the_plain_form
     names = {(False, False): "cec", (True, False): "reasoning_gap", (False, True): "excess"}
     objective = names.get((uses_reasoning, "n_placebos" in case), "reasoning_excess")
     settings = TrainingSettings(n_steps=n_steps, method=method, objective=objective)
-    stepper = Stepper(flat, torch.zeros_like(flat), torch.zeros_like(flat), layout, settings, parts["join"])
+    stepper = Stepper((flat, torch.zeros_like(flat), torch.zeros_like(flat)), layout, settings, parts["join"])
     stepper.compute_gradient(batch, has_pairs=True)
     leaf = flat.clone().requires_grad_()
     loss = plain_objective(leaf, layout, batch, parts, case.get("n_groups", 2), n_steps, method, uses_reasoning)

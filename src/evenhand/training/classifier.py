@@ -18,6 +18,7 @@ from sklearn.utils import Tags, check_array, check_random_state
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import _check_sample_weight, _check_y, check_is_fitted, validate_data
 
+from evenhand.arrays import Floats, Ints
 from evenhand.attribution.baselines import label_group_baselines
 from evenhand.exceptions import InvalidInputError, warn_caller
 from evenhand.inputs.encoding import Encoding, TableEncoder
@@ -202,12 +203,12 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self._warn_if_constant(table, labels)
         return self
 
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
+    def decision_function(self, X: Any) -> Floats:
         """Logits of the favorable label, of shape (n,)."""
         check_is_fitted(self)
         return self._logits(self._table(X, reset=False))
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(self, X: Any) -> Floats:
         """Probabilities of the two labels, of shape (n, 2), in the order of `classes_`."""
         positive = 1 / (1 + np.exp(-self.decision_function(X)))
         return np.column_stack([1 - positive, positive])
@@ -255,14 +256,14 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             values = check_array(values, dtype=np.float64, ensure_all_finite="allow-nan")
         return as_table(values)
 
-    def _logits(self, table: Any) -> NDArray[np.float64]:
+    def _logits(self, table: Any) -> Floats:
         """Logits in float64, so that a person's logit does not depend on who else is in the table."""
         x = torch.from_numpy(self.encoder_.transform(table)).double()
         with torch.no_grad():
-            logits: NDArray[np.float64] = deepcopy(self.network_).double()(x).squeeze(-1).numpy()
+            logits: Floats = deepcopy(self.network_).double()(x).squeeze(-1).numpy()
         return logits
 
-    def _labels(self, y: ArrayLike, n: int) -> NDArray[np.int64]:
+    def _labels(self, y: ArrayLike, n: int) -> Ints:
         if y is None:
             raise InvalidInputError(f"{type(self).__name__} requires y to be passed, but the target y is None.")
         values = _check_y(y, estimator=self)
@@ -280,12 +281,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return labels.astype(np.int64)
 
     def _training_data(
-        self,
-        table: Any,
-        labels: NDArray[np.int64],
-        groups: Groups,
-        weight: NDArray[np.float32],
-        seed: int,
+        self, table: Any, labels: Ints, groups: Groups, weight: NDArray[np.float32], seed: int
     ) -> TrainingData:
         """Encoded people with their matches and baselines; learns the encoding from the training people."""
         train, held_out = np.arange(len(table)), np.arange(0)
@@ -297,7 +293,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         uses_placebo = bool(self.cec_weight) and str(self.objective).endswith("excess")
         points = MatchingSpace.fit(F.iloc[train], missing="indicator").transform(F) if uses_placebo else None
 
-        def fields_of(people: NDArray[np.int64]) -> dict[str, Any]:
+        def fields_of(people: Ints) -> dict[str, Any]:
             """Fields of people who are compared with the training people."""
             their, pool_of = (labels[people], codes[people]), (labels[train], codes[train])
             is_pool = people is train
@@ -376,7 +372,7 @@ class CECClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 f"`equalized_odds_weight`, now {self.equalized_odds_weight:g}{advice}.",
             )
 
-    def _warn_if_constant(self, table: Any, labels: NDArray[np.int64]) -> None:
+    def _warn_if_constant(self, table: Any, labels: Ints) -> None:
         rate = float((self._logits(table) >= 0).mean())
         base = float(labels.mean())
         if min(rate, 1 - rate) < _CONSTANT_SHARE <= min(base, 1 - base):

@@ -146,13 +146,13 @@ def by_variant(rows: Iterable[ResultRow], settings: ProtocolSettings) -> Cells:
 def table_main(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
     """Every method on every dataset (the paper's main table)."""
     cells = by_method(rows, settings)
-    return _metrics_table("table_main", "Each method on each dataset", "main", cells, _MAIN_METRICS, settings)
+    return _metrics_table("main", "Each method on each dataset", cells, _MAIN_METRICS, settings)
 
 
 def table_ablation(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
     """Parts of the objective (the paper's ablation)."""
     cells = by_variant(rows, settings)
-    return _metrics_table("table_ablation", "Parts of the objective", "ablation", cells, _ABLATION_METRICS, settings)
+    return _metrics_table("ablation", "Parts of the objective", cells, _ABLATION_METRICS, settings)
 
 
 def table_pareto(rows: Iterable[ResultRow], settings: ProtocolSettings) -> PaperTable:
@@ -225,19 +225,15 @@ def _paper_values() -> dict[tuple[str, str, str, str], tuple[float, float]]:
 
 
 def _metrics_table(
-    name: str,
-    title: str,
-    printed: str,
-    cells: Cells,
-    metrics: Sequence[str],
-    settings: ProtocolSettings,
+    table: str, title: str, cells: Cells, metrics: Sequence[str], settings: ProtocolSettings
 ) -> PaperTable:
+    """A table of metrics next to those that the paper prints in its own table of that name."""
     records, text, constant = [], {}, []
     for (dataset, method), found in cells.items():
         for metric in metrics:
             values = np.asarray([row.metrics[metric] for row in found])
             mean, std = float(values.mean()), spread(values)
-            paper, paper_std = paper_value(printed, dataset, method, metric)
+            paper, paper_std = paper_value(table, dataset, method, metric)
             records.append(
                 {
                     "dataset": dataset,
@@ -259,7 +255,7 @@ def _metrics_table(
     notes = ["Mean ± standard deviation over folds; in parentheses the paper's mean, and ours minus the paper's."]
     if constant:
         notes.append(f"Decisions are (almost) constant, so small gaps follow from that alone: {'; '.join(constant)}.")
-    return wide_table(name, title, metrics, text, records, [*notes, *settings_notes(settings)])
+    return wide_table(f"table_{table}", title, metrics, text, records, [*notes, *settings_notes(settings)])
 
 
 def wide_table(

@@ -260,7 +260,7 @@ class Trainer:
     def _engine(self, part: slice) -> Engine:
         join = None if self.data.join is None else self.data.join.to(self._device)
         state = (self._parameters[part], self._mean[part], self._square[part])
-        stepper = Stepper(*state, self._layout, self.settings, join)
+        stepper = Stepper(state, self._layout, self.settings, join)
         return Engine(stepper, BatchSource(self.data, self.settings, part, self._device))
 
     def _next_state(self) -> TrainerState:

@@ -114,8 +114,8 @@ class Stepper:
 
     Parameters
     ----------
-    parameters, mean, square
-        Parameters and Adam's moments, of shape (K, P), changed in place.
+    state
+        Parameters and both of Adam's moments, each of shape (K, P), changed in place.
     layout
         Of the parameters.
     settings
@@ -125,25 +125,17 @@ class Stepper:
     """
 
     def __init__(
-        self,
-        parameters: Tensor,
-        mean: Tensor,
-        square: Tensor,
-        layout: Layout,
-        settings: TrainingSettings,
-        join: Tensor | None = None,
+        self, state: tuple[Tensor, Tensor, Tensor], layout: Layout, settings: TrainingSettings, join: Tensor | None
     ) -> None:
-        self.state = (parameters, mean, square)
-        self._settings, self._join = settings, join
-        self.gradient = torch.zeros_like(parameters)
-        self._weights, biases = layout.views(parameters)
-        self._weight_gradients, bias_gradients = layout.views(self.gradient)
-        self._consistency: ConsistencyTerm | None = None
-        self._layers = (self._weights, biases, self._weight_gradients, bias_gradients)
+        self.state, self.settings, self.join = state, settings, join
+        self.gradient = torch.zeros_like(state[0])
+        self.weights, biases = layout.views(state[0])
+        self.weight_gradients, bias_gradients = layout.views(self.gradient)
         # Views are made once: making one costs as much as a small operation.
-        self._biases = [bias.unsqueeze(1) for bias in biases]
-        self._bias_gradients = [gradient.unsqueeze(1) for gradient in bias_gradients]
-        self._transposed = [weight.mT for weight in self._weights]
+        self.biases = [bias.unsqueeze(1) for bias in biases]
+        self.bias_gradients = [gradient.unsqueeze(1) for gradient in bias_gradients]
+        self.transposed = [weight.mT for weight in self.weights]
+        self._consistency: ConsistencyTerm | None = None
 
     def step(self, batch: Batch, has_pairs: bool) -> tuple[Tensor, Tensor | None]:
         """Move the parameters; return the batch's logits (K, m) and squared CEC scores (K, M, q) before the move."""
@@ -157,25 +149,25 @@ class Stepper:
         if not has_pairs:
             return logits, None
         if self._consistency is None:
-            self._consistency = ConsistencyTerm(*self._layers, batch, self._settings, self._join)
+            self._consistency = ConsistencyTerm(self, batch)
         return logits, self._consistency.add_gradient(batch)
 
     def _add_prediction_terms(self, batch: Batch) -> Tensor:
         """Set the gradients of cross-entropy and equalized odds, with dropout on; return logits."""
         values, hidden, has_dropout = batch["x"], [], "keep0" in batch
-        for layer in range(len(self._weights) - 1):
-            values = torch.relu_(torch.baddbmm(self._biases[layer], values, self._weights[layer]))
+        for layer in range(len(self.weights) - 1):
+            values = torch.relu_(torch.baddbmm(self.biases[layer], values, self.weights[layer]))
             if has_dropout:
                 values.mul_(batch[f"keep{layer}"])
             hidden.append(values)
-        logits = torch.baddbmm(self._biases[-1], values, self._weights[-1])
+        logits = torch.baddbmm(self.biases[-1], values, self.weights[-1])
         of_values = _of_logits(batch, logits)
-        for layer in range(len(self._weights) - 1, -1, -1):
+        for layer in range(len(self.weights) - 1, -1, -1):
             below = hidden[layer - 1] if layer > 0 else batch["x"]
-            torch.bmm(below.mT, of_values, out=self._weight_gradients[layer])
-            torch.bmm(batch["ones"], of_values, out=self._bias_gradients[layer])
+            torch.bmm(below.mT, of_values, out=self.weight_gradients[layer])
+            torch.bmm(batch["ones"], of_values, out=self.bias_gradients[layer])
             if layer > 0:
-                of_hidden = torch.bmm(of_values, self._transposed[layer])
+                of_hidden = torch.bmm(of_values, self.transposed[layer])
                 of_values = torch.ops.aten.threshold_backward(of_hidden, below, 0)
                 if has_dropout:
                     of_values.mul_(batch[f"keep{layer - 1}"])
@@ -211,40 +203,26 @@ class ConsistencyTerm:
 
     Parameters
     ----------
-    weights, biases
-        Of shapes (K, n_in, n_out) and (K, n_out): views that the optimizer changes in place.
-    weight_gradients, bias_gradients
-        Of the same shapes; gradients are added to them.
+    stepper
+        Has the weights and biases, which the optimizer changes in place, and the gradients that are added to. With
+        placebo pairs, the second half of the partners are placebos.
     batch
         A batch of that shape.
-    settings, join
-        As in `Stepper`. With placebo pairs, the second half of the partners are placebos.
     """
 
-    def __init__(
-        self,
-        weights: tuple[Tensor, ...],
-        biases: tuple[Tensor, ...],
-        weight_gradients: tuple[Tensor, ...],
-        bias_gradients: tuple[Tensor, ...],
-        batch: Batch,
-        settings: TrainingSettings,
-        join: Tensor | None,
-    ) -> None:
+    def __init__(self, stepper: Stepper, batch: Batch) -> None:
         _, n_matches, n_pairs = batch["pair_weight"].shape
+        settings, join, like = stepper.settings, stepper.join, stepper.weights[0]
         n_steps, n_cells = settings.n_steps, batch["cell"].shape[2]
-        like = weights[0]
         n_members, n_inputs = like.shape[0], like.shape[1]
-        widths = tuple(weight.shape[2] for weight in weights[:-1])
+        widths = tuple(weight.shape[2] for weight in stepper.weights[:-1])
         n_ends = (1 + n_matches) * n_pairs
         n_points = n_steps * n_ends
         n_rows = n_points + n_cells
         self._n_hidden, self._n_steps, self._method, self._join = len(widths), n_steps, settings.method, join
-        self._n_ends, self._n_cells = n_ends, n_cells
-        self._weights, self._transposed = weights, tuple(weight.mT for weight in weights)
-        self._biases = tuple(bias.unsqueeze(1) for bias in biases)
-        self._weight_gradients = weight_gradients
-        self._bias_gradients = tuple(gradient.unsqueeze(1) for gradient in bias_gradients)
+        self._n_ends = n_ends
+        self._weights, self._transposed, self._biases = stepper.weights, stepper.transposed, stepper.biases
+        self._weight_gradients, self._bias_gradients = stepper.weight_gradients, stepper.bias_gradients
         # Each has the rows of all knots, (T, R) flattened, and then those of the baselines.
         self._values = _Layers(like, n_rows, widths)  # u
         self._on = _Layers(like, n_rows, widths)  # relu(u)
