@@ -27,7 +27,6 @@ from evenhand.research.reproduction.protocol import (
     ResultStore,
     method_parameters,
     prepare_folds,
-    run_fingerprint,
     versions,
 )
 from evenhand.research.reproduction.reproduce import DATASETS, names_among
@@ -111,7 +110,6 @@ def run_gaps(
             f"Score gaps of methods are compared between two groups; {data.name} has {len(groups)}: {list(groups)}."
         )
     prepared = prepare_folds(data, settings)
-    run = run_fingerprint(prepared, settings)
     weights = {"unconstrained": (0.0, 0.0), "cec": (settings.cec_weight, settings.equalized_odds_weight)}
     found = []
     with shown_progress(data.name, len(methods) * len(prepared.folds), is_shown=progress) as advance:
@@ -120,7 +118,14 @@ def run_gaps(
                 method = make_method(name, settings.network(number), data.financial_features)
                 cec_weight, odds_weight = weights.get(name, (None, None))
                 row = ResultRow(
-                    data.name, name, number, run, {}, cec_weight, odds_weight, parameters=method_parameters(method)
+                    data.name,
+                    name,
+                    number,
+                    prepared.run,
+                    {},
+                    cec_weight,
+                    odds_weight,
+                    parameters=method_parameters(method),
                 )
                 if row.key not in store:
                     started = time.monotonic()

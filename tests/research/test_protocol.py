@@ -32,7 +32,6 @@ from evenhand.research.reproduction.protocol import (
     method_parameters,
     prepare_folds,
     results_of,
-    run_fingerprint,
     run_method,
     run_protocol,
     run_stacks,
@@ -93,7 +92,7 @@ def test_our_own_training_can_be_chosen():
     ],
 )
 def test_any_setting_changes_the_fingerprint(prepared, change):
-    assert run_fingerprint(prepared, TINY) != run_fingerprint(prepared, replace(TINY, **change))
+    assert prepared.run != replace(prepared, settings=replace(TINY, **change)).run
 
 
 def test_any_change_of_the_data_changes_the_fingerprint(data, prepared):
@@ -107,7 +106,7 @@ def test_any_change_of_the_data_changes_the_fingerprint(data, prepared):
         replace(data, financial_features=("financial_0",)),
     ):
         other = prepare_folds(changed, TINY)
-        assert run_fingerprint(other, TINY) != run_fingerprint(prepared, TINY)
+        assert other.run != prepared.run
 
 
 # Folds ----------------------------------------------------------------------------------------------------------------
@@ -168,11 +167,11 @@ def test_figures_are_missing_where_no_one_has_a_match(prepared):
 
 
 def test_a_fold_trained_in_a_stack_is_the_method_trained_alone(data, prepared):
-    network = train_members(prepared.folds, [(0, 1.0, 1.0), (1, 1.0, 1.0), (1, 0.5, 2.0)], TINY)[1]
+    network = train_members(prepared, [(0, 1.0, 1.0), (1, 1.0, 1.0), (1, 0.5, 2.0)])[1]
     options = {"n_steps": 1, "integration": "segments"}
     alone = CEC(TINY.network(1), data.financial_features, **options)
     in_stack = evaluate_network(prepared.folds[1], network, TINY)
-    by_method = run_method(alone, data, prepared, 1, TINY)
+    by_method = run_method(alone, prepared, 1)
     for name in METRIC_NAMES:
         assert in_stack[name] == pytest.approx(by_method[name], abs=1e-4)
 
@@ -203,10 +202,8 @@ def test_a_category_absent_from_a_training_fold_does_not_stop_onehot_networks(da
     }
     alone = run_method(
         CEC(settings.network(1), rare.financial_features, n_steps=1, integration="segments"),
-        rare,
         prepare_folds(rare, settings),
         1,
-        settings,
     )
     (row,) = [row for row in store.of_run(run) if (row.method, row.fold) == ("cec", 1)]
     assert row.versions["device"] == "cpu"
@@ -220,14 +217,13 @@ def test_onehot_folds_compare_by_the_tables_columns():
     folds = prepare_folds(german, settings)
     assert folds.folds[0].join.shape[0] > folds.folds[0].join.shape[1] == 20
     assert stack_tables(folds.folds).join is not None
-    network = train_members(folds.folds, [(0, 1.0, 0.0)], settings)[0]
+    network = train_members(folds, [(0, 1.0, 0.0)])[0]
     assert 0 < evaluate_network(folds.folds[0], network, settings)["cec"] < 1
 
 
 def test_a_stopped_stack_goes_on_from_its_checkpoint(prepared, tmp_path, monkeypatch):
-    settings = replace(TINY, epochs=3)
-    folds, members = prepared.folds, [(0, 1.0, 1.0)]
-    whole = train_members(folds, members, settings)
+    prepared, members = replace(prepared, settings=replace(TINY, epochs=3)), [(0, 1.0, 1.0)]
+    whole = train_members(prepared, members)
     monkeypatch.setattr("evenhand.training.engine.loop._SECONDS_BETWEEN_CHECKPOINTS", 0)
     checkpoint, epochs, run = tmp_path / "stack.safetensors", [], Trainer._next_state
 
@@ -239,8 +235,8 @@ def test_a_stopped_stack_goes_on_from_its_checkpoint(prepared, tmp_path, monkeyp
 
     monkeypatch.setattr(Trainer, "_next_state", stop_in_the_third)
     with pytest.raises(KeyboardInterrupt):
-        train_members(folds, members, settings, checkpoint=checkpoint)
-    again = train_members(folds, members, settings, checkpoint=checkpoint)
+        train_members(prepared, members, checkpoint=checkpoint)
+    again = train_members(prepared, members, checkpoint=checkpoint)
     assert epochs == [0, 1, 2, 2]
     assert not checkpoint.exists()
     for one, other in zip(whole[0].parameters(), again[0].parameters(), strict=True):
@@ -378,6 +374,6 @@ def test_runs_are_described_once(store):
 
 
 def test_nothing_is_prepared_for_training_when_all_is_there(prepared, store, monkeypatch):
-    run_stacks(prepared, [(0.0, 0.0)], TINY, store, "r")
+    run_stacks(prepared, [(0.0, 0.0)], store)
     monkeypatch.setattr(stacks, "stack_tables", None)
-    run_stacks(prepared, [(0.0, 0.0)], TINY, store, "r")
+    run_stacks(prepared, [(0.0, 0.0)], store)

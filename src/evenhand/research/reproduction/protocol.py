@@ -326,17 +326,26 @@ class Prepared:
 
     Attributes
     ----------
-    dataset
-        Its name.
+    data, settings
+        The people, and how they were split, encoded and matched.
     digest
         Changes when any value, label, group or financial feature does.
     folds
         One per test fold.
     """
 
-    dataset: str
+    data: Dataset
+    settings: ProtocolSettings
     digest: str
     folds: tuple[Fold, ...]
+
+    @property
+    def run(self) -> str:
+        """A fingerprint of what a result depends on besides method and fold: every setting, every value of the data."""
+        # Settings added later count only if they were changed, so that earlier results remain usable.
+        later = {"match_pool": "train", "ties": "row"}
+        given = {name: value for name, value in self.settings.to_dict().items() if later.get(name) != value}
+        return fingerprint_plain({"settings": given, "data": self.digest})
 
 
 def prepare_folds(data: Dataset, settings: ProtocolSettings) -> Prepared:
@@ -359,7 +368,7 @@ def prepare_folds(data: Dataset, settings: ProtocolSettings) -> Prepared:
     content.update(pd.util.hash_pandas_object(data.X, index=False).to_numpy().tobytes())
     content.update(data.y.tobytes())
     content.update("\0".join(data.group.astype(str)).encode())
-    return Prepared(data.name, content.hexdigest()[:16], tuple(folds))
+    return Prepared(data, settings, content.hexdigest()[:16], tuple(folds))
 
 
 def evaluate_network(fold: Fold, network: nn.Module, settings: ProtocolSettings) -> dict[str, float]:
@@ -460,36 +469,30 @@ def ablation_weights(settings: ProtocolSettings) -> dict[str, tuple[float, float
 
 
 def train_members(
-    folds: Sequence[Fold],
-    members: Sequence[Member],
-    settings: ProtocolSettings,
-    device: str = "cpu",
-    checkpoint: Path | None = None,
+    prepared: Prepared, members: Sequence[Member], device: str = "cpu", checkpoint: Path | None = None
 ) -> list[nn.Sequential]:
     """Trained networks, one for each member, on the CPU.
 
     Parameters
     ----------
-    folds
-        All of them; those of the members must have the same encoded columns.
+    prepared
+        The folds; those of the members must have the same encoded columns.
     members
         Models to train together.
-    settings, device
-        How and where.
+    device
+        Where.
     checkpoint
         File for an unfinished stack, from which the same stack is resumed.
     """
-    data = stack_tables([folds[number] for number in sorted({member[0] for member in members})])
-    stack = Trainer(data, settings.training(members, device), checkpoint=checkpoint).run().network()
+    data = stack_tables([prepared.folds[number] for number in sorted({member[0] for member in members})])
+    stack = Trainer(data, prepared.settings.training(members, device), checkpoint=checkpoint).run().network()
     return [stack.member(index) for index in range(len(members))]
 
 
 def run_stacks(
     prepared: Prepared,
     weights: Iterable[tuple[float, float]],
-    settings: ProtocolSettings,
     store: ResultStore,
-    run: str,
     device: str = "cpu",
     advance: Callable[[str], None] | None = None,
 ) -> None:
@@ -501,35 +504,27 @@ def run_stacks(
     """
     stacks: dict[tuple[bool, bytes], list[Member]] = {}
     for member in ((fold, *pair) for pair in dict.fromkeys(weights) for fold in range(len(prepared.folds))):
-        if _row(prepared, member, run).key not in store:
+        if _row(prepared, member).key not in store:
             stacks.setdefault((member[1] > 0, prepared.folds[member[0]].join.tobytes()), []).append(member)
     for _, members in sorted(stacks.items(), key=lambda stack: stack[0][0]):
         started = time.monotonic()
-        checkpoint = store.path.with_name(f".stack-{fingerprint_plain([run, members])}.safetensors")
-        networks = train_members(prepared.folds, members, settings, device, checkpoint)
+        checkpoint = store.path.with_name(f".stack-{fingerprint_plain([prepared.run, members])}.safetensors")
+        networks = train_members(prepared, members, device, checkpoint)
         seconds = (time.monotonic() - started) / len(members)
         for member, network in zip(members, networks, strict=True):
             began = time.monotonic()
-            metrics = evaluate_network(prepared.folds[member[0]], network, settings)
+            metrics = evaluate_network(prepared.folds[member[0]], network, prepared.settings)
             took = seconds + time.monotonic() - began
-            row = replace(_row(prepared, member, run), metrics=metrics, seconds=took, versions=versions(device))
+            row = replace(_row(prepared, member), metrics=metrics, seconds=took, versions=versions(device))
             store.append(row)
             if advance is not None:
                 advance(f"{row.method} fold {row.fold}: CEC {metrics['cec']:.3f}")
 
 
-def _row(prepared: Prepared, member: Member, run: str) -> ResultRow:
+def _row(prepared: Prepared, member: Member) -> ResultRow:
     fold, cec_weight, equalized_odds_weight = member
     method = "unconstrained" if cec_weight == equalized_odds_weight == 0 else "cec"
-    return ResultRow(prepared.dataset, method, fold, run, {}, cec_weight, equalized_odds_weight)
-
-
-def run_fingerprint(prepared: Prepared, settings: ProtocolSettings) -> str:
-    """What a result depends on besides method and fold: every setting, every value of the data."""
-    # Settings added later count only if they were changed, so that earlier results remain usable.
-    later = {"match_pool": "train", "ties": "row"}
-    given = {name: value for name, value in settings.to_dict().items() if later.get(name) != value}
-    return fingerprint_plain({"settings": given, "data": prepared.digest})
+    return ResultRow(prepared.data.name, method, fold, prepared.run, {}, cec_weight, equalized_odds_weight)
 
 
 def run_protocol(
@@ -563,7 +558,7 @@ def run_protocol(
         Whether to show progress.
     """
     prepared = prepare_folds(data, settings)
-    run = run_fingerprint(prepared, settings)
+    run = prepared.run
     store.describe_run(
         run,
         {
@@ -587,7 +582,7 @@ def run_protocol(
     total = n_folds * (len(set(weights)) + len(others))
     n_done = sum(row.weights in weights or row.method in others for row in store.of_run(run))
     with shown_progress(data.name, total, is_shown=progress, done=n_done) as advance:
-        run_stacks(prepared, weights, settings, store, run, device, advance)
+        run_stacks(prepared, weights, store, device, advance)
         for name in others:
             for number in range(n_folds):
                 method = make_method(name, settings.network(number, device), data.financial_features)
@@ -595,7 +590,7 @@ def run_protocol(
                 if row.key in store:
                     continue
                 started = time.monotonic()
-                metrics = run_method(method, data, prepared, number, settings)
+                metrics = run_method(method, prepared, number)
                 seconds = time.monotonic() - started
                 store.append(replace(row, metrics=metrics, seconds=seconds, versions=versions(device)))
                 advance(f"{name} fold {number}: CEC {metrics['cec']:.3f}")
@@ -619,11 +614,9 @@ def results_of(
     return [row for row in store.of_run(run) if row.method in methods and is_current(row)]
 
 
-def run_method(
-    method: Method, data: Dataset, prepared: Prepared, number: int, settings: ProtocolSettings
-) -> dict[str, float]:
+def run_method(method: Method, prepared: Prepared, number: int) -> dict[str, float]:
     """Fit a method on one training fold and evaluate it on the test fold."""
-    fold = prepared.folds[number]
+    data, fold = prepared.data, prepared.folds[number]
 
     def people(rows: np.ndarray) -> tuple[Any, Any]:
         return data.X.iloc[rows].reset_index(drop=True), data.group[rows]
@@ -641,4 +634,4 @@ def run_method(
     score = method.predict_proba(X_test, group_test)[:, 1]
     decided = method.predict(X_test, group_test).astype(np.int64)
     decided_train = method.predict(X_train, group_train).astype(np.int64)
-    return evaluate(fold, model, *inputs, score, decided, decided_train, settings)
+    return evaluate(fold, model, *inputs, score, decided, decided_train, prepared.settings)
