@@ -94,7 +94,7 @@ class NetworkMethod:
     Parameters
     ----------
     settings
-        Network and training; by default the paper's.
+        Network and training; None for the paper's.
 
     Attributes
     ----------
@@ -112,6 +112,9 @@ class NetworkMethod:
     encoder_: TableEncoder = field(init=False)
     network_: nn.Sequential = field(init=False)
     group_names_: tuple[str, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.settings = self.settings or NetworkSettings()
 
     def fit(self, X: Any, y: ArrayLike, *, sensitive_features: Any) -> Self:
         """Learn the encoding and the network from people, labels 0 or 1, and one column of groups."""
@@ -266,7 +269,7 @@ class FairSHAP(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training, also of the network whose score is explained; by default the paper's.
+        Network and training, also of the network whose score is explained; None for the paper's.
     financial_features
         Columns on which people are matched, and which do not change; None to match on all and let all change.
     max_auc_loss
@@ -373,7 +376,7 @@ class DisparateImpactRemover(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training; by default the paper's.
+        Network and training; None for the paper's.
     repair_level
         0 changes nothing, 1 makes the groups' distributions of every number alike.
 
@@ -457,7 +460,7 @@ class AgarwalReduction(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training of every predictor; by default the paper's.
+        Network and training of every predictor; None for the paper's.
     tolerance
         Allowed difference of a group's rate from the overall one.
     max_iterations
@@ -597,7 +600,7 @@ class LagrangianConstraints(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training; by default the paper's.
+        Network and training; None for the paper's.
     dual_learning_rate
         Step of the multipliers, which start at 0 and climb by gradient ascent.
 
@@ -690,7 +693,7 @@ class AdversarialDebiasing(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training; by default the paper's.
+        Network and training; None for the paper's.
     strength
         Alpha in the first epoch. The default was chosen on simulated people with a known gap: ten times as much
         overshoots equal odds and swings back.
@@ -768,7 +771,7 @@ class CEC(NetworkMethod):
     Parameters
     ----------
     settings
-        Network and training; by default the paper's.
+        Network and training; None for the paper's.
     financial_features
         Columns on which people are matched; None for all.
     cec_weight, equalized_odds_weight
@@ -785,6 +788,7 @@ class CEC(NetworkMethod):
     integration: TrainingMethod = "midpoint"
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self.classifier = CECClassifier(
             financial_features=self.financial_features,
             objective="cec",

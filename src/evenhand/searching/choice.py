@@ -238,6 +238,11 @@ class Judgement(NamedTuple):
     complaints: list[str]
     is_near: NDArray[np.bool_]
 
+    @property
+    def is_met(self) -> NDArray[np.bool_]:
+        """Which candidates meet it."""
+        return np.array([not complaint for complaint in self.complaints])
+
 
 def parse_constraint(text: str) -> Constraint:
     """A constraint from its text.
@@ -259,8 +264,8 @@ def parse_constraint(text: str) -> Constraint:
     --------
     >>> constraint = parse_constraint("auc >= best - 0.01")
     >>> best, tried = np.array([0.80, 0.82]), np.array([[0.79, 0.81], [0.76, 0.78]])
-    >>> [bool(text) for text in constraint.judge(tried, {"best": {"auc": best}}, test_share=1.0).complaints]
-    [False, True]
+    >>> constraint.judge(tried, {"best": {"auc": best}}, test_share=1.0).is_met.tolist()
+    [True, False]
     >>> parse_constraint("positive_rate within 0.05 of unconstrained").margin
     0.05
     >>> parse_constraint("income increasing").metric
@@ -428,7 +433,7 @@ class ChoiceRule:
         means = metrics[self.minimize].mean(1)
         is_kept = np.isfinite(means)
         for of in self._judged(metrics, self.is_unconstrained):
-            is_kept &= np.array([not complaint for complaint in of.complaints])
+            is_kept &= of.is_met
         return np.where(is_kept, self.goal(means), np.inf)
 
     def best(self, metrics: Metrics, name: str) -> int:

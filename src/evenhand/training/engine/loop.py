@@ -107,12 +107,46 @@ class TrainerState:
         )
         return stack.eval()
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write one safetensors file; an existing file is replaced completely or not at all."""
+    def to_dict(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        """Tensors by name, and metadata as JSON values."""
         tensors = {name: getattr(self, name) for name in _TENSORS}
         tensors |= {_HISTORY + name: values for name, values in self.history.items()}
         own = {name: getattr(self, name) for name in _PLAIN}
-        write_tensors(path, tensors, {"evenhand": json.dumps({"format": _FORMAT, "version": _VERSION, **own})})
+        return tensors, {"format": _FORMAT, "version": _VERSION, **own, "widths": list(self.widths)}
+
+    @classmethod
+    def from_dict(cls, tensors: dict[str, Tensor], metadata: dict[str, Any]) -> TrainerState:
+        """Inverse of `to_dict`.
+
+        Raises
+        ------
+        ModelFileError
+            If the two do not come from `to_dict`.
+        """
+        if metadata.get("format") != _FORMAT or metadata.get("version") != _VERSION:
+            raise ModelFileError(
+                f"Expected a trainer state of version {_VERSION}, got format {metadata.get('format')!r}, "
+                f"version {metadata.get('version')!r}."
+            )
+        missing = [name for name in (*_TENSORS, *_PLAIN) if name not in tensors and name not in metadata]
+        if missing:
+            raise ModelFileError(f"The trainer state lacks {missing}.")
+        layout = Layout(tuple(int(width) for width in metadata["widths"]))
+        n_members = len(tensors["n_steps"])
+        for name in _TENSORS:
+            expected = (n_members,) if tensors[name].dim() == 1 else (n_members, layout.n_parameters)
+            if tuple(tensors[name].shape) != expected:
+                raise ModelFileError(
+                    f"The trainer state's {name!r} must have shape {expected}, got {tuple(tensors[name].shape)}."
+                )
+        history = {k.removeprefix(_HISTORY): v for k, v in tensors.items() if k.startswith(_HISTORY)}
+        own = {name: tensors[name] for name in _TENSORS}
+        return cls(int(metadata["epoch"]), layout.widths, metadata["settings"], **own, history=history)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write one safetensors file; an existing file is replaced completely or not at all."""
+        tensors, metadata = self.to_dict()
+        write_tensors(path, tensors, {"evenhand": json.dumps(metadata)})
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> TrainerState:
@@ -125,28 +159,10 @@ class TrainerState:
         """
         tensors, header = read_tensors(path, "trainer state")
         try:
-            plain = json.loads(header.get("evenhand", "{}"))
+            metadata = json.loads(header.get("evenhand", "{}"))
         except json.JSONDecodeError as error:
             raise ModelFileError(f"{os.fspath(path)!r} is not a readable trainer state: {error}") from error
-        if plain.get("format") != _FORMAT or plain.get("version") != _VERSION:
-            raise ModelFileError(
-                f"Expected a trainer state of version {_VERSION}, got format {plain.get('format')!r}, "
-                f"version {plain.get('version')!r}."
-            )
-        missing = [name for name in (*_TENSORS, *_PLAIN) if name not in tensors and name not in plain]
-        if missing:
-            raise ModelFileError(f"The trainer state lacks {missing}.")
-        layout = Layout(tuple(int(width) for width in plain["widths"]))
-        n_members = len(tensors["n_steps"])
-        for name in _TENSORS:
-            expected = (n_members,) if tensors[name].dim() == 1 else (n_members, layout.n_parameters)
-            if tuple(tensors[name].shape) != expected:
-                raise ModelFileError(
-                    f"The trainer state's {name!r} must have shape {expected}, got {tuple(tensors[name].shape)}."
-                )
-        history = {k.removeprefix(_HISTORY): v for k, v in tensors.items() if k.startswith(_HISTORY)}
-        own = {name: tensors[name] for name in _TENSORS}
-        return cls(int(plain["epoch"]), layout.widths, plain["settings"], **own, history=history)
+        return cls.from_dict(tensors, metadata)
 
 
 _TENSORS = tuple(f.name for f in fields(TrainerState) if f.type == "Tensor")
