@@ -16,16 +16,17 @@ from functools import partial
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, quote
+from urllib.parse import quote
 
 import uvicorn
 from starlette.applications import Starlette
-from starlette.datastructures import Headers, MutableHeaders, UploadFile
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp
 
 from evenhand.app.content import in_words, preview, reasons, review
 from evenhand.app.jobs import Job, Queue
@@ -75,49 +76,36 @@ _NOT_TRIED |= {"evidence_people", "engine", "n_jobs", "device"}
 _STATIC = {"app.js": "text/javascript", "style.css": "text/css"}
 
 
-class Guard:
+class Guard(BaseHTTPMiddleware):
     """Answers only whoever knows the token, from this machine's own address and its own pages."""
 
     def __init__(self, app: ASGIApp, token: str, port: int) -> None:
-        self.app, self.token, self.cookie = app, token, f"evenhand-{port}"
+        super().__init__(app)
+        self.token, self.cookie = token, f"evenhand-{port}"
         self.hosts = {f"127.0.0.1:{port}", f"localhost:{port}"}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self.app(scope, receive, send)
-            return
-        if scope["type"] != "http":
-            return
-        is_new, status = False, self._refusal(scope)
-        given = parse_qs(scope["query_string"].decode("latin-1")).get("token")
+    async def dispatch(self, request: Request, call_next: RequestResponseEndpoint) -> Response:
+        """The answer of the pages, or a refusal."""
+        status, given = self._refusal(request), request.query_params.get("token")
         if not status:
-            known = given[-1] if given else Request(scope).cookies.get(self.cookie, "")
+            known = request.cookies.get(self.cookie, "") if given is None else given
             status = 0 if hmac.compare_digest(known.encode(), self.token.encode()) else 404
-            is_new = given is not None
+        answer = Response(_WORDS[status], status, media_type="text/plain") if status else await call_next(request)
+        for name, value in _HEADERS.items():
+            answer.headers.setdefault(name, value)
+        if given is not None and not status:
+            answer.headers.append("set-cookie", f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/")
+        return answer
 
-        async def guarded(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                headers = MutableHeaders(scope=message)
-                for name, value in _HEADERS.items():
-                    headers.setdefault(name, value)
-                if is_new and not status:
-                    headers.append("set-cookie", f"{self.cookie}={self.token}; HttpOnly; SameSite=Strict; Path=/")
-            await send(message)
-
-        refused = Response(_WORDS[status], status, media_type="text/plain") if status else None
-        await (refused or self.app)(scope, receive, guarded)
-
-    def _refusal(self, scope: Scope) -> int:
+    def _refusal(self, request: Request) -> int:
         """The status of a refusal before the token is looked at; 0 for none."""
-        headers, is_read = Headers(scope=scope), scope["method"] in ("GET", "HEAD")
+        headers, is_read = request.headers, request.method in ("GET", "HEAD")
         host, origin = headers.get("host", ""), headers.get("origin")
         if host not in self.hosts or (origin is None and not is_read):
             return 403
         if origin is not None and origin != f"http://{host}":
             return 403
-        if is_read:
-            return 0
-        length = headers.get("content-length", "")
+        length = "0" if is_read else headers.get("content-length", "")
         return 411 if not length.isdecimal() else 413 if int(length) > MOST_BYTES else 0
 
 

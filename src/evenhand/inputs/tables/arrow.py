@@ -338,37 +338,25 @@ def streamed(source: Any) -> StreamedTable:
     return StreamedTable(name, lambda: pa.RecordBatchReader.from_stream(source))
 
 
-def written_down(table: StreamedTable, folder: Path | None = None) -> ParquetFiles:
-    """Store a table of record batches as a Parquet file, in parts.
+def stored(name: str, folder: Path | None, write: Callable[[Path], tuple[Path, str, str]]) -> ParquetFiles:
+    """A table that a function writes to a folder, or to a private one that is kept as long as the table is.
 
-    Parameters
-    ----------
-    table
-        The table, which is read once, or not at all if the folder already holds this version.
-    folder
-        Where to keep the file; None for a private folder, removed when the table is no longer used.
+    The function returns the path of a Parquet file, the SHA-256 of its rows, and the version of the table.
+    """
+    private = PrivateFolder()
+    path, content, version = write(private.path if folder is None else folder)
+    file = LocalFile(path, name, folder=private if folder is None else None)
+    return replace(ParquetFiles.of(name, [file], [path.name]), version=version, content=content)
+
+
+def rows_written(table: StreamedTable, folder: Path) -> tuple[Path, str, str]:
+    """Write a table to a Parquet file in a folder, unless the folder has this version; its path, SHA-256 and version.
 
     Raises
     ------
     DataFileError
         If the table cannot be read.
     """
-    return stored(table.name, folder, lambda place: (*rows_written(table, place), table.version))
-
-
-def stored(name: str, folder: Path | None, write: Callable[[Path], tuple[Path, str, str]]) -> ParquetFiles:
-    """A table that a function writes to a folder, or to a private one that is kept as long as the table is.
-
-    The function returns the path of a Parquet file, the SHA-256 of its rows, and the version of the table.
-    """
-    private = PrivateFolder() if folder is None else None
-    path, content, version = write(folder if private is None else private.path)  # type: ignore[arg-type]
-    file = LocalFile(path, name, folder=private)
-    return replace(ParquetFiles.of(name, [file], [path.name]), version=version, content=content)
-
-
-def rows_written(table: StreamedTable, folder: Path) -> tuple[Path, str]:
-    """Write a table to a Parquet file in a folder, unless the folder has this version; its path, and its SHA-256."""
     content = hashlib.sha256(table.identity.encode()).hexdigest() if table.identity else ""
 
     def path() -> Path:
@@ -380,7 +368,7 @@ def rows_written(table: StreamedTable, folder: Path) -> tuple[Path, str]:
             digest = _write(table, temporary)
         content = content or digest
         unnamed.replace(path())
-    return path(), content
+    return path(), content, table.version
 
 
 def _write(table: StreamedTable, out: Path) -> str:

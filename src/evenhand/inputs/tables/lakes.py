@@ -112,7 +112,7 @@ def store_lake(kind: str, place: str, version: int | None, folder: str) -> dict[
 
         return pa.RecordBatchReader.from_batches(reader.schema, in_time())
 
-    path, content = rows_written(replace(table, batches=batches), Path(folder))
+    path, content, _ = rows_written(replace(table, batches=batches), Path(folder))
     return {"file": path.name, "version": table.version, "content": content}
 
 
