@@ -20,7 +20,7 @@ State = Literal["waiting", "running", "done", "failed", "canceled"]
 
 _STEP = re.compile(r"(?P<what>\D+?),?(?: %)? (?P<count>\d+)/(?P<total>\d+)(?: (?P<status>.*))?")
 _PATIENCE = 10.0  # seconds that a command has to end after Ctrl-C
-_MOST_LINES = 200
+_MOST_LINES, _LONGEST_LINE = 200, 1 << 26
 _DONE = (0, 1)  # exit codes; 1 says that a gate was crossed
 
 
@@ -158,17 +158,15 @@ class Queue:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
+                limit=_LONGEST_LINE,
                 **_APART,
             )
             if not job.is_open:  # canceled while the process was started
                 self._do(_end(job.process))
             job.changed(job)
-            rest = b""
             assert job.process.stderr is not None
-            while chunk := await job.process.stderr.read(1 << 16):
-                *lines, rest = (rest + chunk).split(b"\n")
-                for line in lines:
-                    job.hear(line.decode("utf-8", "replace").rstrip())
+            async for line in job.process.stderr:
+                job.hear(line.decode("utf-8", "replace").rstrip())
             code = await job.process.wait()
             if job.state == "running":
                 job.state = "done" if code in _DONE else "failed"

@@ -101,9 +101,7 @@ class Guard(BaseHTTPMiddleware):
         """The status of a refusal before the token is looked at; 0 for none."""
         headers, is_read = request.headers, request.method in ("GET", "HEAD")
         host, origin = headers.get("host", ""), headers.get("origin")
-        if host not in self.hosts or (origin is None and not is_read):
-            return 403
-        if origin is not None and origin != f"http://{host}":
+        if host not in self.hosts or not (is_read if origin is None else origin == f"http://{host}"):
             return 403
         length = "0" if is_read else headers.get("content-length", "")
         return 411 if not length.isdecimal() else 413 if int(length) > MOST_BYTES else 0

@@ -159,12 +159,9 @@ class Columns(ColumnOptions):
         if not len(table):
             return People.nobody(exclusions)
         frame = table.select(self._of_people).to_pandas(use_threads=False)
-        try:
-            cleaned = {name: self._cleaned(name, table.column(name)) for name in {*self.group, *self.by}}
-        except InvalidInputError as error:
-            raise InvalidInputError(f"{where}: {error}") from None
         named = {name: column for name in _CHECKS if (column := getattr(self, name)) is not None}
         try:
+            cleaned = {name: self._cleaned(name, table.column(name)) for name in {*self.group, *self.by}}
             people = People.of(
                 frame[list(self.features)],
                 self._labels(frame) if self.label else None,
