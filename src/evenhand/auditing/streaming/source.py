@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -130,7 +130,8 @@ def open_source(file: TypedFile, batch_rows: int | None, spool: Path) -> Source:
         if not spool.exists():
             with write_atomically(spool) as temporary:
                 _write(file, temporary, batch_rows or _MOST_ROWS)
-        files, columns = (ParquetFile(LocalFile(spool, file.raw.name)),), file.columns.written
+        whole = ParquetFile(LocalFile(spool, file.raw.name))
+        files, columns = (replace(whole, known_sizes=whole.row_group_sizes),), file.columns.written
     batches: list[Batch] = []
     first_row, most = 0, rows_in_batch(sum(sum(part.row_group_sizes) for part in files), batch_rows)
     for place, part in enumerate(files):

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -98,11 +97,14 @@ class ParquetFile:
         Names and types of the columns given by the names of folders.
     values
         Values of these columns.
+    known_sizes
+        Rows of each row group; None if they have not been read yet.
     """
 
     file: DataFile
     partition: pa.Schema = field(default_factory=lambda: pa.schema([]), repr=False)
     values: Mapping[str, object] = field(default_factory=dict)
+    known_sizes: tuple[int, ...] | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
@@ -113,22 +115,17 @@ class ParquetFile:
         """The same file for a process in a different folder."""
         return replace(self, file=self.file.absolute())
 
-    @cached_property
-    def _footer(self) -> tuple[pa.Schema, tuple[int, ...]]:
+    def footer(self) -> tuple[pa.Schema, tuple[int, ...]]:
+        """Names and types of all columns, and the rows of each row group."""
         with reading(repr(self.name)), self.file.open() as source, pq.ParquetFile(source) as parquet:
             own, footer = parquet.schema_arrow, parquet.metadata
-            return own, tuple(footer.row_group(k).num_rows for k in range(footer.num_row_groups))
-
-    @property
-    def schema(self) -> pa.Schema:
-        """Names and types of all columns."""
-        own = self._footer[0]
-        return pa.schema([*own, *(column for column in self.partition if column.name not in own.names)])
+            sizes = tuple(footer.row_group(k).num_rows for k in range(footer.num_row_groups))
+        return pa.schema([*own, *(column for column in self.partition if column.name not in own.names)]), sizes
 
     @property
     def row_group_sizes(self) -> tuple[int, ...]:
         """Rows of each row group."""
-        return self._footer[1]
+        return self.footer()[1] if self.known_sizes is None else self.known_sizes
 
     def read_groups(self, row_groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some columns of whole row groups."""
@@ -210,15 +207,17 @@ class ParquetFiles(RawTable):
         partition, values = partition_values(paths, repr(name))
         parts = [ParquetFile(file, partition, of_file) for file, of_file in zip(files, values, strict=True)]
         n_threads = 1 if all(file.is_near for file in files) else _REQUESTS
-        schemas = list(in_order(lambda part: part.schema, parts, n_threads))
-        for part, schema in zip(parts, schemas, strict=True):
+        footers = list(in_order(ParquetFile.footer, parts, n_threads))
+        expected = footers[0][0]
+        for part, (schema, _) in zip(parts, footers, strict=True):
             check_names(schema.names, part.name)
-            if differences := drift(schemas[0], schema):
+            if differences := drift(expected, schema):
                 raise DataFileError(
                     f"{part.name!r} has different columns from {parts[0].name!r}: {differences}; all files must have "
                     "the same columns."
                 )
-        return cls(name, tuple(parts), schemas[0])
+        sized = (replace(part, known_sizes=sizes) for part, (_, sizes) in zip(parts, footers, strict=True))
+        return cls(name, tuple(sized), expected)
 
     @classmethod
     def at(cls, file: LocalFile) -> ParquetFiles:

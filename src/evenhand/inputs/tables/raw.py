@@ -8,7 +8,7 @@ import io
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -168,7 +168,7 @@ class DataFile:
         """The same file for a process in a different folder, on which an address does not depend."""
         return self
 
-    def state(self) -> Iterable[bytes]:
+    def state(self) -> bytes:
         """What changes when the file does: its bytes, or its version in the store."""
         raise NotImplementedError
 
@@ -249,8 +249,8 @@ class LocalFile(DataFile):
         self.stream().close()  # written to meanwhile
         return digest
 
-    def state(self) -> Iterable[bytes]:
-        yield f"{self.path.name}:{self.path.stat().st_size}:{self.sha256()};".encode()
+    def state(self) -> bytes:
+        return f"{self.path.name}:{self.path.stat().st_size}:{self.sha256()};".encode()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalFile, (self.path, self.name, self.seen)  # a copy is removed by the process that made it
@@ -266,8 +266,7 @@ def fingerprint_files(files: Sequence[DataFile]) -> str:
         return files[0].sha256()
     digest = hashlib.sha256()
     for file in files:
-        for part in file.state():
-            digest.update(part)
+        digest.update(file.state())
     return digest.hexdigest()
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import re
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from http.client import HTTPException
@@ -137,7 +137,7 @@ class Store(DataFile):
         with _asking_store(self.address):
             return self.filesystem.open_input_file(self.path)
 
-    def state(self) -> Iterable[bytes]:
+    def state(self) -> bytes:
         """Name, size, and the store's version: its ETag, or when it was written."""
         with self.open() as file, _asking_store(self.address):
             told = {str(key).lower(): value for key, value in (file.metadata() or {}).items()}
@@ -146,7 +146,7 @@ class Store(DataFile):
         if version is None:
             with _asking_store(self.address):
                 version = str(self.filesystem.get_file_info(self.path).mtime_ns).encode()
-        yield f"{self.path.rpartition('/')[2]}:{size}:".encode() + bytes(version) + b";"
+        return f"{self.path.rpartition('/')[2]}:{size}:".encode() + bytes(version) + b";"
 
 
 def _by_fsspec(address: Address) -> tuple[fs.FileSystem, str]:
@@ -248,9 +248,9 @@ class WebFile(DataFile):
     def open(self) -> pa.NativeFile:
         return pa.PythonFile(io.BufferedReader(_Ranges(self), _BUFFER), mode="r")
 
-    def state(self) -> Iterable[bytes]:
+    def state(self) -> bytes:
         """Name, size and version."""
-        yield f"{self.address.last_part}:{self.size}:{self.version};".encode()
+        return f"{self.address.last_part}:{self.size}:{self.version};".encode()
 
     def part(self, first: int, n: int) -> bytes:
         """Some of the bytes.
