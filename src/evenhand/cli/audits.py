@@ -402,8 +402,20 @@ def show_and_write(result: AuditResult, out: Path, further: Mapping[str, Callabl
     """
     from rich.console import Console
 
+    pairs = result.pairs_path or out / "pairs.parquet"
+    writers: dict[str, Callable[[Path], object]] = {
+        "audit.xlsx": result.to_excel,
+        "audit.json": result.to_json,
+        "pairs.parquet": result.to_parquet,
+        "review.csv": lambda path: _write_csv(result.review(), path),
+        "report.md": result.to_markdown,
+        **(further or {}),
+    }
+    written = [pairs if name == "pairs.parquet" else out / name for name in writers]
+    if result.pairs_path is not None:  # a streamed audit has already written its pairs
+        del writers["pairs.parquet"]
     try:
-        written = _write_files(result, out, further or {})
+        write_files({**writers, "report.html": lambda path: result.to_html(path, pairs_file=pairs.name)}, out)
     except OSError as failed:
         error = _beneath(failed)
         why = os.strerror(error.errno) if error.errno else str(error).rstrip(".")
@@ -433,31 +445,15 @@ def _remedy(error: OSError) -> str:
     return f"{'free some space, or ' if error.errno in FULL else ''}choose a different folder with --out"
 
 
-def _write_files(result: AuditResult, out: Path, further: Mapping[str, Callable[[Path], None]]) -> list[Path]:
-    """Write all files or none, and return those written besides the report."""
+def write_files(writers: Mapping[str, Callable[[Path], object]], out: Path) -> None:
+    """Write all files to a folder, or none."""
     from evenhand.system.files import written_together
     from evenhand.system.terminal import PATIENCE, progress
 
-    pairs = result.pairs_path  # a streamed audit has already written its pairs
-    with written_together(out) as stage, progress("files", 4 + len(further), after=PATIENCE) as advance:
-        if pairs is None:
-            pairs = out / "pairs.parquet"
-            result.to_parquet(stage / pairs.name)
-        advance("pairs")
-        result.to_json(stage / "audit.json")
-        advance("numbers")
-        _write_csv(result.review(), stage / "review.csv")
-        result.to_excel(stage / "audit.xlsx")
-        written = [out / "audit.xlsx", out / "audit.json", pairs, out / "review.csv", out / "report.md"]
-        advance("workbook")
-        result.to_html(stage / "report.html", pairs_file=pairs.name)
-        result.to_markdown(stage / "report.md")
-        advance("report")
-        for name, write in further.items():
+    with written_together(out) as stage, progress("files", len(writers), after=PATIENCE) as advance:
+        for name, write in writers.items():
             write(stage / name)
-            written.append(out / name)
             advance(name)
-    return written
 
 
 @options_of(ReportPlan)
@@ -475,7 +471,6 @@ def report(
       evenhand report demo/audit.json --title "Card model, yearly review" --owner "Retail credit" --memo --out review
     """
     from evenhand.auditing.history.records import read_result
-    from evenhand.system.files import written_together
 
     if plan.template is not None and not plan.memo:
         raise InvalidInputError("--template only applies to the memo: add --memo.")
@@ -491,9 +486,7 @@ def report(
     }
     if plan.memo:
         writers["memo.docx"] = lambda path: result.to_word(path, template=plan.template)
-    with written_together(out) as stage:
-        for name, write in writers.items():
-            write(stage / name)
+    write_files(writers, out)
     say(f"Written: {', '.join(str(out / name) for name in writers)}")
 
 

@@ -70,12 +70,10 @@ def search(
 
 def _write(result: SearchResult, out: Path) -> dict[str, str]:
     """Write page, numbers and workbook; the files besides the page, by title."""
-    from evenhand.system.files import written_together
+    from evenhand.cli.audits import write_files
 
-    with written_together(out) as stage:
-        result.to_json(stage / "search.json")
-        result.to_excel(stage / "search.xlsx")
-        result.to_html(stage / "search.html")
+    writers = {"search.json": result.to_json, "search.xlsx": result.to_excel, "search.html": result.to_html}
+    write_files(writers, out)
     return {"The search as a workbook": "search.xlsx", "Its numbers": "search.json"}
 
 

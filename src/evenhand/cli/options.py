@@ -214,18 +214,18 @@ def options_of(plan: type[Plan]) -> Callable[[Callable[..., None]], Callable[...
             own.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation))
 
         def run(**given: Any) -> None:
-            names = {option.name for option in fields(plan)}  # type: ignore[arg-type]
+            kinds = {option.name: _kind(option) for option in shown}
             only = {ALIASES.get(name, name) for name in names_in((given.pop("only", None) or "").replace("-", "_"))}
-            if unknown := sorted(only - names):
+            if unknown := sorted(only - set(kinds)):
                 raise InvalidInputError(
-                    f"--only names unknown options: {unknown}.{did_you_mean(unknown[0], list(names))}"
+                    f"--only names unknown options: {unknown}.{did_you_mean(unknown[0], list(kinds))}"
                 )
             values = _from_toml(given.pop("config", None), plan)
-            rest = {name: value for name, value in given.items() if name not in names}
-            for name, value in given.items():
-                if name in names and value is not None:
+            rest = {name: value for name, value in given.items() if name not in kinds}
+            for name, kind in kinds.items():
+                if given[name] is not None:
                     is_added = name in values and name not in only | _REPLACED
-                    values[name] = _joined(values[name] if is_added else None, _value(name, value, plan))
+                    values[name] = _joined(values[name] if is_added else None, _value(name, given[name], kind))
             command(**rest, plan=plan(**_with_paper(values, plan)))
 
         parameters = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in (*own, *options)]
@@ -283,15 +283,13 @@ def _kind(option: Field[Any]) -> type:
     return _KINDS.get(str(option.type).removesuffix(" | None"), str)
 
 
-def _value(name: str, value: Any, plan: type) -> Any:
+def _value(name: str, value: Any, kind: type) -> Any:
     """Convert an option to the form the dataclass holds: a,b,c becomes a tuple of names."""
     if name == "limits":
         return _limits_in(value)
     if name in _REPEATABLE:
         return tuple(value)
-    if isinstance(value, str) and any(name == option.name and _kind(option) is tuple for option in fields(plan)):
-        return names_in(value)
-    return value
+    return names_in(value) if kind is tuple else value
 
 
 def _joined(stated: Any, given: Any) -> Any:

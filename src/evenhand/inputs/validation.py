@@ -27,7 +27,6 @@ def moved_keywords(
     old: Mapping[str, Any],
     options: Options | None,
     options_type: type[Options],
-    parameter: str = "options",
     own: Sequence[str] = (),
     *,
     are_moved: bool = True,
@@ -44,8 +43,6 @@ def moved_keywords(
         The options given; None for the defaults.
     options_type
         The dataclass of the options.
-    parameter
-        What the function calls its options.
     own
         Parameters that the function has, to suggest where a keyword is misspelled.
     are_moved
@@ -77,7 +74,7 @@ def moved_keywords(
     """
     if options is not None and not isinstance(options, options_type):
         raise InvalidTypeError(
-            f"`{parameter}` of {function_name} must be {options_type.__name__}(...), got {type(options).__name__}."
+            f"`options` of {function_name} must be {options_type.__name__}(...), got {type(options).__name__}."
         )
     defaults = options_type()
     options = defaults if options is None else options
@@ -85,19 +82,19 @@ def moved_keywords(
     for name, value in old.items():
         if name not in known:
             raise InvalidTypeError(
-                f"{function_name} has no parameter {name!r}.{did_you_mean(name, [*own, parameter, *known])}"
+                f"{function_name} has no parameter {name!r}.{did_you_mean(name, [*own, 'options', *known])}"
             )
         present = getattr(options, name)
         if not any(np.array_equal(present, same) for same in (getattr(defaults, name), value)):
             raise InvalidInputError(
-                f"`{name}` is {value!r}, but `{parameter}` has {present!r}: leave out `{name}`, which belongs in "
+                f"`{name}` is {value!r}, but `options` has {present!r}: leave out `{name}`, which belongs in "
                 f"{options_type.__name__}."
             )
     if not old or not are_moved:
         return replace(options, **old) if old else options
     given = ", ".join(f"{name}=..." for name in old)
     warn_caller(
-        f"`{function_name}({given})` is now `{parameter}={options_type.__name__}({given})`; the old "
+        f"`{function_name}({given})` is now `options={options_type.__name__}({given})`; the old "
         f"{'keyword goes' if len(old) == 1 else 'keywords go'} in the next release.",
         FutureWarning,
     )
