@@ -32,12 +32,15 @@ from evenhand.app.content import in_words, preview, reasons, review
 from evenhand.app.jobs import Job, Queue
 from evenhand.app.runs import MODELS, Folder, OutsideError, Run, plain_name
 from evenhand.app.settings import (
+    CHOICES,
     DIRECTION,
     MORE,
+    OPTIONS,
     OUTPUT,
     READING,
     ROLES,
     Repair,
+    kind_of,
     role_of,
     shown_value,
     with_repairs,
@@ -288,7 +291,7 @@ class Pages:
             return _to(f"/file/{run.name}")
         async with request.form(max_files=1, max_fields=_MOST_FIELDS) as form:
             roles = {row["column"]: str(form.get(f"role-{k}", "")) for k, row in enumerate(found["columns"])}
-            settings = with_values(with_roles(run.settings, roles), (*DIRECTION, *OUTPUT, *MORE), form)
+            settings = with_values(with_roles(run.settings, roles), {**DIRECTION, **OUTPUT, **MORE}, form)
             settings = with_repairs(settings, [one for k, one in enumerate(_repairs(run)) if form.get(f"repair-{k}")])
             model = await asyncio.to_thread(self._given, form, "model", MODELS)
         run = self._editable(run)
@@ -395,8 +398,9 @@ def _to(address: str) -> Response:
 
 def _page(name: str, title: str, values: Mapping[str, Any], status: int = 200) -> Response:
     templates = environment("evenhand.app", "evenhand.report")
-    templates.filters.update(count=count, size=_size, duration=_duration, shown_value=shown_value)
+    templates.filters.update(count=count, size=_size, duration=_duration, shown_value=shown_value, kind=kind_of)
     templates.globals.update(table_endings=ENDINGS, model_endings=MODELS, version=__version__)
+    templates.globals.update(options=OPTIONS, choices=CHOICES)
     return HTMLResponse(templates.get_template(f"{name}.html.jinja").render(title=title, **values), status)
 
 

@@ -27,76 +27,59 @@ ROLES = {
 
 _SEVERAL = ("group", "financial_features", "drop", "reason_codes")
 
-
-_OPTIONS = {
+OPTIONS = {
     option.name: option
     for kind in (AuditOptions, CommandOptions, GivenOptions, ColumnOptions, ReadOptions)
     for option in fields(kind)
 }
+"""All options that the form may show; their help is shown, too."""
+
+CHOICES = {"favorable": ("", *get_args(Favorable)), "decimal": ("", *DECIMALS)}
+"""Values of options that are a choice."""
+
 _KINDS = {"bool": "flag", "tuple": "names", "float": "number"}
-_CHOICES = {"favorable": ("", *get_args(Favorable)), "decimal": ("", *DECIMALS)}
 
+DIRECTION = {"positive_label": "Good value of the label", "favorable": "Good scores", "decision_threshold": "Cutoff"}
+"""What is good for an applicant: options, and their names on the page."""
 
-@dataclass(frozen=True)
-class Setting:
-    """An option of an audit, other than the roles of columns, as a field of the form.
+OUTPUT = {
+    "title": "Title",
+    "model_name": "Name of the model",
+    "owner": "Owner of the model",
+    "period": "Period",
+    "memo": "Word memo",
+    "pack": "Evidence pack",
+    "quick": "First look",
+}
 
-    Attributes
-    ----------
-    key
-        Its name in audit.toml.
-    kind
-        How it is entered: as a text, number, choice, flag, or names separated by commas.
-    title, note
-        Its name on the page, and what it does.
-    choices
-        Values, for a choice.
-    """
-
-    key: str
-    kind: str
-    title: str
-    note: str
-    choices: Sequence[str]
-
-
-def _settings(**titles: str) -> tuple[Setting, ...]:
-    def setting(key: str, title: str) -> Setting:
-        kind = next((kind for of, kind in _KINDS.items() if str(_OPTIONS[key].type).startswith(of)), "text")
-        choices = _CHOICES.get(key, ())
-        return Setting(key, "choice" if choices else kind, title, _OPTIONS[key].metadata["help"], choices)
-
-    return tuple(setting(key, title) for key, title in titles.items())
-
-
-DIRECTION = _settings(positive_label="Good value of the label", favorable="Good scores", decision_threshold="Cutoff")
-"""What is good for an applicant."""
-
-OUTPUT = _settings(
-    title="Title",
-    model_name="Name of the model",
-    owner="Owner of the model",
-    period="Period",
-    memo="Word memo",
-    pack="Evidence pack",
-    quick="First look",
-)
-
-MORE = _settings(
-    drop_missing="Leave out rows without a label or group",
-    keep_group="The model sees the group",
-    regressions="Regressions",
-    stream="Read in batches",
-    reference_group="Reference group",
-    by="Segments",
-    max_distance="Largest distance",
-    columns="Inputs in the order of training",
-    attributions="Columns of attributions",
-    unit="Unit of the score",
-)
+MORE = {
+    "drop_missing": "Leave out rows without a label or group",
+    "keep_group": "The model sees the group",
+    "regressions": "Regressions",
+    "stream": "Read in batches",
+    "reference_group": "Reference group",
+    "by": "Segments",
+    "max_distance": "Largest distance",
+    "columns": "Inputs in the order of training",
+    "attributions": "Columns of attributions",
+    "unit": "Unit of the score",
+}
 """What most audits leave as it is."""
 
-READING = _settings(sheet="Sheet", encoding="Encoding", decimal="Decimal mark", missing="Words for a missing value")
+READING = {"sheet": "Sheet", "encoding": "Encoding", "decimal": "Decimal mark", "missing": "Words for a missing value"}
+
+
+def kind_of(key: str) -> str:
+    """How an option is entered: as a text, number, choice, flag, or names separated by commas.
+
+    Examples
+    --------
+    >>> [kind_of(key) for key in ("title", "decision_threshold", "favorable", "memo", "by")]
+    ['text', 'number', 'choice', 'flag', 'names']
+    """
+    if key in CHOICES:
+        return "choice"
+    return next((kind for of, kind in _KINDS.items() if str(OPTIONS[key].type).startswith(of)), "text")
 
 
 def role_of(column: str, settings: Mapping[str, Any]) -> str:
@@ -131,8 +114,8 @@ def with_roles(settings: Mapping[str, Any], roles: Mapping[str, str]) -> dict[st
     return found | {key: value for key, value in settings.items() if key not in ROLES}
 
 
-def with_values(settings: Mapping[str, Any], fields: Sequence[Setting], form: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings with the values of a form; empty fields are left to their defaults.
+def with_values(settings: Mapping[str, Any], titles: Mapping[str, str], form: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings with the values of a form, whose options have titles; empty fields are left to their defaults.
 
     Raises
     ------
@@ -144,24 +127,22 @@ def with_values(settings: Mapping[str, Any], fields: Sequence[Setting], form: Ma
     >>> with_values({"max_distance": 1.0}, MORE, {"by": "branch, product", "max_distance": "", "stream": "on"})
     {'stream': True, 'by': ['branch', 'product']}
     """
-    found = {key: value for key, value in settings.items() if key not in {one.key for one in fields}}
-    for one in fields:
-        text = str(form.get(one.key, "")).strip()
-        if isinstance(settings.get(one.key), Mapping):  # such as cutoffs by segment, which have no field
-            found[one.key] = settings[one.key]
+    found = {key: value for key, value in settings.items() if key not in titles}
+    for key, title in titles.items():
+        text, kind = str(form.get(key, "")).strip(), kind_of(key)
+        if isinstance(settings.get(key), Mapping):  # such as cutoffs by segment, which have no field
+            found[key] = settings[key]
         if not text:
             continue
-        if one.kind == "flag":
-            found[one.key] = True
-        elif one.kind == "names":
-            found[one.key] = [name.strip() for name in text.split(",") if name.strip()]
-        elif one.kind == "number":
+        if kind == "number":
             try:
-                found[one.key] = float(text.replace(",", "."))
+                found[key] = float(text.replace(",", "."))
             except ValueError:
-                raise InvalidInputError(f"{one.title} must be a number, got {text!r}.") from None
+                raise InvalidInputError(f"{title} must be a number, got {text!r}.") from None
+        elif kind == "names":
+            found[key] = [name.strip() for name in text.split(",") if name.strip()]
         else:
-            found[one.key] = text
+            found[key] = True if kind == "flag" else text
     return found
 
 
@@ -216,15 +197,15 @@ def with_repairs(settings: Mapping[str, Any], repairs: Sequence[Repair]) -> dict
     return {**kept, **({"clean": clean} if clean else {})}
 
 
-def shown_value(setting: Setting, settings: Mapping[str, Any]) -> str:
+def shown_value(key: str, settings: Mapping[str, Any]) -> str:
     """What a field of the form starts with.
 
     Examples
     --------
-    >>> shown_value(MORE[5], {"by": ["branch", "product"]}), shown_value(MORE[3], {"stream": True})
+    >>> shown_value("by", {"by": ["branch", "product"]}), shown_value("stream", {"stream": True})
     ('branch, product', 'on')
     """
-    value = settings.get(setting.key, "")
+    value = settings.get(key, "")
     if isinstance(value, (bool, Mapping)):
         return "on" if value is True else ""
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
