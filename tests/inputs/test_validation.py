@@ -200,8 +200,8 @@ def test_keywords_that_moved_are_checked():
         moved_keywords("eh.cook", {"minuts": 5}, None, Cooking)
     with pytest.raises(InvalidTypeError, match="Did you mean 'stove'"):
         moved_keywords("eh.cook", {"stov": 5}, None, Cooking, own=["stove"])
-    with pytest.raises(InvalidInputError, match="`minutes` is 5, but `how` has 3"):
-        moved_keywords("eh.cook", {"minutes": 5}, Cooking(minutes=3), Cooking, "how")
+    with pytest.raises(InvalidInputError, match="`minutes` is 5, but `options` has 3"):
+        moved_keywords("eh.cook", {"minutes": 5}, Cooking(minutes=3), Cooking)
     with pytest.raises(TypeError, match=r"`options` of eh.cook must be Cooking\(...\), got dict"):
         moved_keywords("eh.cook", {}, {"minutes": 5}, Cooking)
 

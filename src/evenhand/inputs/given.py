@@ -13,7 +13,7 @@ from scipy.special import logit
 
 from evenhand.arrays import Floats
 from evenhand.exceptions import InvalidInputError
-from evenhand.inputs.validation import as_ids, as_table, category_text, check_columns, is_number_column
+from evenhand.inputs.validation import as_columns, as_ids, as_table, category_text, check_columns, is_number_column
 
 Scale = Literal["log-odds", "probability", "value"]
 
@@ -253,17 +253,8 @@ def _numbers(values: Any, n: int, name: str) -> Floats:
 
 def _columns(values: Any, n: int, name: str) -> pd.DataFrame:
     """One column or several of n people."""
-    if isinstance(values, pd.Series):
-        values = values.to_frame(str(values.name or name))
-    elif len(getattr(values, "shape", ())) != 2:  # a list, or a column of any library
-        array = np.asarray(values)
-        values = array[:, None] if array.ndim == 1 else array
-    table = as_table(values, name)
-    if len(table) != n:
-        raise InvalidInputError(
-            f"`{name}` has {len(table)} rows for {n} people; pass one for each, in the order of `X`."
-        )
-    return table
+    given = np.asarray(values) if isinstance(values, (list, tuple)) else values
+    return as_table(as_columns(given, n, name), name)
 
 
 _ATTRIBUTIONS = "`attributions` (--attributions)"

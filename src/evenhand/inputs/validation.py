@@ -19,6 +19,7 @@ from evenhand.exceptions import InvalidInputError, InvalidTypeError, did_you_mea
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+Rows = TypeVar("Rows", "pd.Series[Any]", pd.DataFrame)
 Options = TypeVar("Options", bound="DataclassInstance")
 
 
@@ -655,18 +656,20 @@ def as_columns(values: Any, n: int, name: str) -> pd.DataFrame:
         values = pd.DataFrame({str(key): list(column) for key, column in values.items()})
     if not _is_two_dimensional(values):
         return _as_column(values, name, n).to_frame(str(getattr(values, "name", None) or name))
-    table = as_table(values, name)
-    if len(table) != n:
-        raise InvalidInputError(f"`{name}` has {len(table)} values for {n} rows.")
-    return table
+    return _of_people(as_table(values, name), n, name)
 
 
 def _as_column(values: Any, name: str, n: int) -> pd.Series[Any]:
     """The column of n people from a list, array, pandas, polars or pyarrow column, or a table of one column."""
-    column = _any_column(values, name)
-    if len(column) != n:
-        raise InvalidInputError(f"`{name}` has {len(column)} values for {n} rows.")
-    return column
+    return _of_people(_any_column(values, name), n, name)
+
+
+def _of_people(rows: Rows, n: int, name: str) -> Rows:
+    if len(rows) != n:
+        raise InvalidInputError(
+            f"`{name}` has {len(rows)} values for {n} rows; pass one for each, in the order of `X`."
+        )
+    return rows
 
 
 def _any_column(values: Any, name: str) -> pd.Series[Any]:
