@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -326,6 +327,8 @@ def streamed(source: Any) -> StreamedTable:
     Traceback (most recent call last):
     evenhand.exceptions.InvalidTypeError: A table must be a path, an address, or an object that provides Arrow data ...
     """
+    if isinstance(source, StreamedTable):
+        return source
     name = f"the given {type(source).__name__}"
     if isinstance(source, pd.DataFrame):  # the index is not a column
         return StreamedTable(name, lambda: pa.Table.from_pandas(source, preserve_index=False).to_reader(_ROWS))
@@ -335,6 +338,12 @@ def streamed(source: Any) -> StreamedTable:
             f"relation, a pandas, polars or pyarrow table), got {type(source).__name__}."
         )
     return StreamedTable(name, lambda: pa.RecordBatchReader.from_stream(source))
+
+
+def stored_rows(source: Any, folder: Path | None) -> ParquetFiles:
+    """The table that an object provides, which is read once, or not at all if the folder holds this version of it."""
+    table = streamed(source)
+    return stored(table.name, folder, partial(rows_written, table))
 
 
 def stored(name: str, folder: Path | None, write: Callable[[Path], tuple[Path, str, str]]) -> ParquetFiles:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,15 +16,7 @@ from pyarrow.fs import FileSystem
 from evenhand.exceptions import DataFileError, warn_caller
 from evenhand.inputs.identity import fingerprint_file
 from evenhand.inputs.read_options import ReadOptions
-from evenhand.inputs.tables.arrow import (
-    ArrowFile,
-    ParquetFiles,
-    StreamedTable,
-    parquet_below,
-    rows_written,
-    stored,
-    streamed,
-)
+from evenhand.inputs.tables.arrow import ArrowFile, ParquetFiles, parquet_below, stored_rows
 from evenhand.inputs.tables.columns import TypedColumns
 from evenhand.inputs.tables.csv_files import CsvFile
 from evenhand.inputs.tables.lakes import LakeName, lake_table
@@ -106,8 +98,7 @@ def open_table(source: Any, reading: ReadOptions | None = None, *, folder: Path 
     if isinstance(source, RawTable):
         return source
     if not isinstance(source, (str, os.PathLike)):
-        given = source if isinstance(source, StreamedTable) else streamed(source)
-        return stored(given.name, folder, partial(rows_written, given))
+        return stored_rows(source, folder)
     options = reading or ReadOptions()
     table = _named_table(os.fspath(source), options, folder)
     return table if options.rows is None else FirstRows(table, options.rows)
