@@ -9,7 +9,8 @@ import time
 import numpy as np
 from sklearn.neighbors import NearestNeighbors
 
-from evenhand.matching import NeighborIndex, match_pairs
+from evenhand.matching.neighbors import NeighborIndex
+from evenhand.matching.pairs import match_pairs
 
 N_PEOPLE = 300_000
 N_ROUNDS = 3  # the best counts, for both

@@ -13,7 +13,7 @@ from evenhand.arrays import Ints
 from evenhand.auditing.audit import audit
 from evenhand.auditing.result import AuditResult
 from evenhand.inputs.identity import Identity
-from evenhand.matching import MatchReference
+from evenhand.matching.pairs import MatchReference
 from evenhand.matching.placebos import placebo_pairs
 from evenhand.metrics.estimate import Estimate
 from evenhand.metrics.excess import excess

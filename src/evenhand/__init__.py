@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from evenhand.inputs.group_probabilities import GroupProbabilities
     from evenhand.inputs.read_options import ColumnOptions, ReadOptions
     from evenhand.inputs.tables import read_table
-    from evenhand.matching import match_diagnostics, match_pairs
+    from evenhand.matching.diagnostics import match_diagnostics
+    from evenhand.matching.pairs import match_pairs
     from evenhand.metrics.cec import assign_regimes, cec_scores
     from evenhand.models.files.load import load_model
     from evenhand.research.paper import PAPER
@@ -118,7 +119,8 @@ _HOME = {
         "inputs.group_probabilities": "GroupProbabilities",
         "inputs.read_options": "ColumnOptions ReadOptions",
         "inputs.tables": "read_table",
-        "matching": "match_diagnostics match_pairs",
+        "matching.diagnostics": "match_diagnostics",
+        "matching.pairs": "match_pairs",
         "metrics.cec": "assign_regimes cec_scores",
         "models.files.load": "load_model",
         "research.paper": "PAPER",

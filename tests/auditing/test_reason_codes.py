@@ -9,7 +9,7 @@ import evenhand as eh
 from evenhand.auditing.options import AuditOptions
 from evenhand.auditing.reasons import reasons_of_codes
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import match_pairs
+from evenhand.matching.pairs import match_pairs
 from evenhand.matching.placebos import placebo_pairs
 from evenhand.metrics.reason_codes import rank_overlap, shared_share
 

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import match_diagnostics
+from evenhand.matching.diagnostics import match_diagnostics
 from evenhand.matching.pairs import NO_ONE_OF_LABEL, match_pairs
 
 

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import NeighborIndex
 from evenhand.matching import neighbors as cells
 from evenhand.matching import neighbors as screening
-from evenhand.matching.neighbors import TIE_TOLERANCE
+from evenhand.matching.neighbors import TIE_TOLERANCE, NeighborIndex
 
 ENGINES = ("tree", "product")
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
-from evenhand.matching import MatchingSpace
+from evenhand.matching.space import MatchingSpace
 
 
 @pytest.fixture

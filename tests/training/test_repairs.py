@@ -12,7 +12,7 @@ from sklearn.neighbors import NearestNeighbors
 
 import evenhand as eh
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import match_pairs
+from evenhand.matching.pairs import match_pairs
 from evenhand.metrics.outcomes import auc, group_outcomes
 from evenhand.models.dispatch import as_audited_model
 from evenhand.training.repairs import matches_across, repaired, replaced, reweighing, shapley_values

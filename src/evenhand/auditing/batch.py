@@ -17,7 +17,7 @@ from evenhand.auditing.identity import person_buckets
 from evenhand.auditing.reasons import BatchReasons
 from evenhand.auditing.triples import BatchEvidence, compare_batch
 from evenhand.inputs.people import People
-from evenhand.matching import Pairs
+from evenhand.matching.pairs import Pairs
 from evenhand.metrics.cec import assign_regimes
 from evenhand.models.explaining import Explainer
 from evenhand.models.protocol import AuditedModel

@@ -23,7 +23,7 @@ from evenhand.inputs.names import names_a_bad_outcome, names_a_decision
 from evenhand.inputs.people import People
 from evenhand.inputs.reason_maps import ReasonMap
 from evenhand.inputs.validation import MISSING, category_text, is_number_column
-from evenhand.matching import MatchReference
+from evenhand.matching.pairs import MatchReference
 from evenhand.matching.placebos import N_NEAR, N_NEIGHBORS
 from evenhand.matching.space import Missing
 from evenhand.metrics.estimate import Estimate

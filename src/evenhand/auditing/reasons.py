@@ -28,7 +28,7 @@ from evenhand.auditing.options import AuditOptions
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.people import People
 from evenhand.inputs.reason_maps import ReasonMap
-from evenhand.matching import Pairs
+from evenhand.matching.pairs import Pairs
 from evenhand.matching.placebos import N_NEAR, PlaceboPairs
 from evenhand.metrics.estimate import Estimate, Plain, p_above
 from evenhand.metrics.excess import excess_columns

@@ -25,7 +25,7 @@ from evenhand.inputs.checking import SMALL_GROUP, ColumnCheck, Sign, check_table
 from evenhand.inputs.names import protected_characteristic, suggests
 from evenhand.inputs.people import People
 from evenhand.inputs.validation import MOST_GROUPS
-from evenhand.matching import MatchDiagnostics
+from evenhand.matching.diagnostics import MatchDiagnostics
 from evenhand.metrics.estimate import Estimate
 from evenhand.metrics.outcomes import auc_interval
 from evenhand.metrics.proxies import PERFECT_PROXY, ProxyStrength, feature_strengths, predicted_group

@@ -41,7 +41,7 @@ from evenhand.auditing.sections.outcome import Outcomes
 from evenhand.auditing.sections.pairs import PairMetrics, review_table
 from evenhand.auditing.summary import SCHEMA, Provenance, library_versions, write_json
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import MatchDiagnostics
+from evenhand.matching.diagnostics import MatchDiagnostics
 from evenhand.metrics.proxies import ProxyScreen
 from evenhand.report.explorer import pairs_to_show
 from evenhand.report.labels import Labels

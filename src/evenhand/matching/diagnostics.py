@@ -161,7 +161,7 @@ def match_diagnostics(pairs: Pairs, F: object, F_ref: object = None) -> MatchDia
 
     Examples
     --------
-    >>> from evenhand.matching import match_pairs
+    >>> from evenhand.matching.pairs import match_pairs
     >>> F = [[1.0], [2.0], [2.0], [9.0]]
     >>> quality = match_diagnostics(match_pairs(F, [1, 1, 1, 1], ["a", "a", "b", "b"]), F)
     >>> quality.coverage, quality.twin_share, quality.reuse.max

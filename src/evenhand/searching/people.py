@@ -16,8 +16,8 @@ from evenhand.inputs.identity import fingerprint_numbers, fingerprint_table
 from evenhand.inputs.people import People
 from evenhand.inputs.splitting import split_people, stratified_folds, units_of
 from evenhand.inputs.validation import Groups, check_columns
-from evenhand.matching import MatchingSpace
 from evenhand.matching.placebos import PlaceboPairs, placebo_pairs
+from evenhand.matching.space import MatchingSpace
 from evenhand.searching.families import with_categories
 from evenhand.searching.options import SearchSettings
 from evenhand.training.data import Fold, match_fold

@@ -25,7 +25,8 @@ from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.read_options import check_seed
 from evenhand.inputs.splitting import split_people
 from evenhand.inputs.validation import Groups, as_groups, as_table, check_columns, in_row_order
-from evenhand.matching import MatchingSpace, match_pairs
+from evenhand.matching.pairs import match_pairs
+from evenhand.matching.space import MatchingSpace
 from evenhand.models.files.load import register_reader
 from evenhand.models.gradient import DifferentiableModel
 from evenhand.models.protocol import AuditedModel

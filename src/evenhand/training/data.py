@@ -14,7 +14,7 @@ from torch import Tensor
 from evenhand.arrays import Floats, Ints, Keys
 from evenhand.attribution.baselines import label_group_baselines
 from evenhand.exceptions import InvalidInputError
-from evenhand.matching import MatchReference
+from evenhand.matching.pairs import MatchReference
 
 
 class _People:

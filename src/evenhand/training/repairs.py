@@ -39,8 +39,8 @@ from numpy.typing import ArrayLike, NDArray
 from evenhand.arrays import Bools, Floats, Ints, as_numpy, double, person_hash, placed
 from evenhand.exceptions import InvalidInputError
 from evenhand.inputs.splitting import stratified_folds
-from evenhand.matching import Pairs, match_pairs
 from evenhand.matching.leaves import Leaves
+from evenhand.matching.pairs import Pairs, match_pairs
 from evenhand.metrics.outcomes import auc
 from evenhand.metrics.score_gap import FinanceControls, LeafPeople, gap_coefficients
 from evenhand.models.black_box import margins_of, sampled_model

@@ -10,8 +10,7 @@ import numpy as np
 
 from evenhand.auditing.batch import BatchFindings
 from evenhand.auditing.totals import Totals
-from evenhand.matching import MatchDiagnostics, MatchSums
-from evenhand.matching.diagnostics import QUANTILES
+from evenhand.matching.diagnostics import QUANTILES, MatchDiagnostics, MatchSums
 from evenhand.report.drawing import (
     MOST_FEATURES,
     STEP,

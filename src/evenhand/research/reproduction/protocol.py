@@ -26,7 +26,7 @@ from evenhand.exceptions import DataFileError, InvalidInputError
 from evenhand.inputs.encoding import Encoding, TableEncoder
 from evenhand.inputs.identity import fingerprint_plain
 from evenhand.inputs.splitting import stratified_folds
-from evenhand.matching import match_pairs
+from evenhand.matching.pairs import match_pairs
 from evenhand.metrics.cec import assign_regimes, regime_shares
 from evenhand.metrics.outcomes import group_outcomes, outcome_metrics
 from evenhand.models.explaining import MOST_SEGMENTS, Explainer
