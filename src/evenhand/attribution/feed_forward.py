@@ -27,9 +27,9 @@ class Activation:
     scale
         `scale(gradient, z)`: the gradient times the derivative at z.
     secant
-        `secant(start, end, step=None, out=None, spare=None)`: the derivative averaged over the straight line between
-        two values of z. `step` is `end - start` if the caller knows it; it may broadcast. The result may be written to
-        `out`, and `spare` and `step` may be overwritten if they are given.
+        `secant(start, end, step, out, spare)`: the derivative averaged over the straight line between two values of z.
+        `step` is `end - start`, or None if the caller does not know it; it may broadcast. The result may be written to
+        `out`, and `spare` and `step` may be overwritten, if they are not None.
     in_place
         The activation itself, which may be written over its argument.
     is_piecewise_linear
@@ -39,7 +39,7 @@ class Activation:
     name: str
     function: Callable[[Tensor], Tensor]
     scale: Callable[[Tensor, Tensor], Tensor]
-    secant: Callable[..., Tensor]
+    secant: Callable[[Tensor, Tensor, Tensor | None, Tensor | None, Tensor | None], Tensor]
     in_place: Callable[[Tensor], Tensor]
     is_piecewise_linear: bool = False
 
@@ -50,9 +50,7 @@ def _relu_scale(gradient: Tensor, z: Tensor) -> Tensor:
     return result
 
 
-def _relu_secant(
-    start: Tensor, end: Tensor, step: Tensor | None = None, out: Tensor | None = None, spare: Tensor | None = None
-) -> Tensor:
+def _relu_secant(start: Tensor, end: Tensor, step: Tensor | None, out: Tensor | None, spare: Tensor | None) -> Tensor:
     # The share of the step on which the unit is on: no cancellation, no branch, 0 or 1 for a step of 0.
     if step is None:
         step = torch.sub(end, start, out=spare)
@@ -62,9 +60,7 @@ def _relu_secant(
 
 
 def _leaky_relu(slope: float) -> Activation:
-    def secant(
-        start: Tensor, end: Tensor, step: Tensor | None = None, out: Tensor | None = None, spare: Tensor | None = None
-    ) -> Tensor:
+    def secant(start: Tensor, end: Tensor, step: Tensor | None, out: Tensor | None, spare: Tensor | None) -> Tensor:
         return torch.add(torch.mul(_relu_secant(start, end, step, out, spare), 1 - slope, out=out), slope, out=out)
 
     return Activation(
@@ -77,7 +73,7 @@ def _leaky_relu(slope: float) -> Activation:
     )
 
 
-def _smooth(name: str, function: Callable[[Tensor], Tensor]) -> Activation:
+def _smooth(function: nn.Module) -> Activation:
     def derivative(z: Tensor) -> Tensor:
         create_graph = torch.is_grad_enabled() and z.requires_grad
         with torch.enable_grad():
@@ -85,14 +81,13 @@ def _smooth(name: str, function: Callable[[Tensor], Tensor]) -> Activation:
             (slope,) = torch.autograd.grad(function(point).sum(), point, create_graph=create_graph)
         return slope
 
-    def secant(
-        start: Tensor, end: Tensor, step: Tensor | None = None, out: Tensor | None = None, spare: Tensor | None = None
-    ) -> Tensor:
+    def secant(start: Tensor, end: Tensor, step: Tensor | None, out: Tensor | None, spare: Tensor | None) -> Tensor:
         step = end - start if step is None else step
         small = step.abs() < _SMALL_STEP
         slope = (function(end) - function(start)) / step.masked_fill(small, 1.0)
         return torch.where(small, derivative((start + end) / 2), slope)
 
+    name = type(function).__name__.lower()
     return Activation(name, function, lambda gradient, z: gradient * derivative(z), secant, function)
 
 
@@ -101,12 +96,7 @@ RELU = Activation("relu", torch.relu, _relu_scale, _relu_secant, torch.relu_, is
 ACTIVATIONS: dict[type[nn.Module], Callable[[nn.Module], Activation]] = {
     nn.ReLU: lambda _: RELU,
     nn.LeakyReLU: lambda m: _leaky_relu(float(m.negative_slope)),  # type: ignore[arg-type]
-    nn.Tanh: lambda m: _smooth("tanh", m),
-    nn.Sigmoid: lambda m: _smooth("sigmoid", m),
-    nn.Softplus: lambda m: _smooth("softplus", m),
-    nn.SiLU: lambda m: _smooth("silu", m),
-    nn.GELU: lambda m: _smooth("gelu", m),
-    nn.ELU: lambda m: _smooth("elu", m),
+    **dict.fromkeys((nn.Tanh, nn.Sigmoid, nn.Softplus, nn.SiLU, nn.GELU, nn.ELU), _smooth),
 }
 
 # No effect on a model that is scored, not trained.

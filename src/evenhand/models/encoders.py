@@ -293,7 +293,7 @@ class PipelineEncoder:
 
     def transform(self, table: pd.DataFrame) -> NDArray[np.float64]:
         """The transformer's outputs as a dense float64 matrix."""
-        return dense(_transformed(self.transformer, table, self.takes_names))
+        return _transformed(self.transformer, table, self.takes_names)
 
 
 def pipeline_encoder(transformer: Any, table: pd.DataFrame | None = None) -> PipelineEncoder | None:
@@ -341,6 +341,16 @@ class NotNumbersError(InvalidInputError):
     """A transformer's outputs are not numbers."""
 
 
+def _transformed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> NDArray[np.float64]:
+    try:
+        values = transformer.transform(table if takes_names else table.to_numpy())
+    except (ValueError, TypeError, KeyError, AttributeError) as error:  # the last of an altered file
+        raise InvalidInputError(
+            f"The pipeline cannot encode the table: {first_line(error)}.{_suspects(table)}"
+        ) from error
+    return dense(values)
+
+
 def dense(values: Any) -> NDArray[np.float64]:
     """A matrix, sparse or not, as a dense float64 array.
 
@@ -363,15 +373,6 @@ def dense(values: Any) -> NDArray[np.float64]:
         raise NotNumbersError(f"The pipeline's steps must end in numbers: {first_line(error)}.") from None
 
 
-def _transformed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> Any:
-    try:
-        return transformer.transform(table if takes_names else table.to_numpy())
-    except (ValueError, TypeError, KeyError, AttributeError) as error:  # the last of an altered file
-        raise InvalidInputError(
-            f"The pipeline cannot encode the table: {first_line(error)}.{_suspects(table)}"
-        ) from error
-
-
 def _suspects(table: pd.DataFrame) -> str:
     """The columns that a step may have failed on, in words: it names none itself."""
     numbers = [c for c in table.columns if is_number_column(table[c])]
@@ -387,12 +388,12 @@ def _suspects(table: pd.DataFrame) -> str:
 def _probed(transformer: Any, table: pd.DataFrame, takes_names: bool) -> NDArray[np.bool_]:
     """Whether each output (row) changes when a column (column) does, for the first people of the table."""
     few = table.iloc[:_PROBED_ROWS].reset_index(drop=True)
-    before = dense(_transformed(transformer, few, takes_names))
+    before = _transformed(transformer, few, takes_names)
     moves = np.zeros((before.shape[1], few.shape[1]), dtype=bool)
     for j, name in enumerate(few.columns):
         turned = few.copy()
         turned[name] = few[name].array[np.roll(np.arange(len(few)), 1)]
-        after = dense(_transformed(transformer, turned, takes_names))
+        after = _transformed(transformer, turned, takes_names)
         moves[:, j] = ~((before == after) | (np.isnan(before) & np.isnan(after))).all(axis=0)
     return moves
 

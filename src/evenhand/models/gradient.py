@@ -49,7 +49,7 @@ class DifferentiableModel(AuditedModel):
         """Integrated gradients of encoded people from encoded baselines, without a graph."""
         people, starts = self._tensor(x), self._tensor(baseline)
         with torch.no_grad(), device_turn(people.device.type):
-            found = self.integrated(people, starts, n_steps, method)
+            found = attribute(self.network, people, starts, n_steps, method)
         if found.logit.ndim == 1:  # in a stack, one member that overflows must not stop the others
             check_finite(found.logit)
         if is_torch_array(x):
@@ -61,10 +61,6 @@ class DifferentiableModel(AuditedModel):
             logit=as_numpy(found.logit),
             baseline_logit=as_numpy(found.baseline_logit),
         )
-
-    def integrated(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
-        """Integrated gradients of the network, from tensors where it is."""
-        return attribute(self.network, x, baseline, n_steps, method)
 
     def margin(self, x: Array) -> Array:
         """The logit of encoded people."""
