@@ -165,17 +165,25 @@ Known = Callable[[Any, pd.DataFrame], AuditedModel | None]
 _TOLERANCE = 1e-6
 
 
-@dataclass(frozen=True)
-class OpenedScore(Score):
-    """The score of a combination, computed from its members."""
+@dataclass(frozen=True, eq=False)
+class OpenedScore:
+    """The score of a combination, computed from its members.
 
-    whole: ScoresMixtures | None = None
+    Attributes
+    ----------
+    plain
+        The same as a black box.
+    whole
+        The combination as parts.
+    """
+
+    plain: Score
+    whole: ScoresMixtures
 
     def mixtures(self, asked: Mixtures) -> Floats:
         """The score of each mixture for each person, of shape (n, m)."""
-        assert self.whole is not None
         found = self.whole.mixtures(asked)
-        return self.checked(found.reshape(-1)).reshape(found.shape)
+        return self.plain.checked(found.reshape(-1)).reshape(found.shape)
 
     def __call__(self, x: Floats) -> Floats:
         everything = np.ones((1, x.shape[1]), dtype=bool)
@@ -207,7 +215,7 @@ def opened(model: Any, base: ShapleyModel, table: pd.DataFrame, known: Known) ->
         whole = _whole(model, inputs, known)
         if whole is None:
             return base
-        through = OpenedScore(**{**vars(score), "whole": whole})
+        through = OpenedScore(score, whole)
         few = base.encode(inputs.people)
         if np.abs(through(few) - score(few)).max(initial=0.0) > _TOLERANCE:
             return base
