@@ -244,8 +244,7 @@ class LinearModel(AuditedModel):
         """The weighted sum of encoded people."""
         if x.shape[-1] != len(self.weights):
             raise InvalidInputError(f"The {self.kind} takes {len(self.weights)} inputs, got {x.shape[-1]}.")
-        total: Floats = x @ self.weights + self.intercept
-        return total
+        return x @ self.weights + self.intercept
 
 
 @dataclass(frozen=True)
