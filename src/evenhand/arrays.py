@@ -332,17 +332,13 @@ def quantiles_of_parts(parts: Callable[[], Iterator[Floats]], shares: Sequence[f
     if not n:
         return [float("nan")] * len(shares)
     if n <= _MOST_KEPT:
-        found: list[float] = np.quantile(np.concatenate(kept), shares).tolist()
-        return found
+        return [float(value) for value in np.quantile(np.concatenate(kept), shares)]
     # NumPy interpolates between the two values around place (n - 1) * share.
     places = [(n - 1) * share for share in shares]
     below = [min(int(place), n - 1) for place in places]
     wanted = sorted({k for first in below for k in (first, min(first + 1, n - 1))})
-
-    def counted() -> Iterator[tuple[Floats, None]]:
-        return ((part, None) for part in parts())
-
-    value = dict(zip(wanted, _order_statistics(counted, np.asarray(wanted), side="right"), strict=True))
+    found = _order_statistics(lambda: ((part, None) for part in parts()), np.asarray(wanted), side="right")
+    value = dict(zip(wanted, found, strict=True))
     pairs = [(value[first], value[min(first + 1, n - 1)]) for first in below]
     return [float(np.quantile(pair, place - k)) for pair, place, k in zip(pairs, places, below, strict=True)]
 
@@ -366,17 +362,12 @@ def weighted_quantiles_of_parts(
     >>> weighted_quantiles_of_parts(lambda: iter([(np.array([1.0, 2.0, 9.0]), np.array([1.0, 1.0, 3.0]))]), [0.4, 0.5])
     [2.0, 9.0]
     """
-
-    def counted() -> Iterator[tuple[Floats, Floats]]:
-        for values, weight in parts():
-            yield values[weight > 0], weight[weight > 0]
-
-    total = sum(float(weight.sum()) for _, weight in counted())
+    total = sum(float(weight.sum()) for _, weight in parts())
     if not total:
         return [float("nan")] * len(shares)
     # For a share of 0, the smallest value with a positive weight.
     places = np.maximum((np.asarray(shares) - _ROUNDING) * total, np.finfo(np.float64).tiny)
-    return _order_statistics(counted, places, side="left")
+    return _order_statistics(parts, places, side="left")
 
 
 def _order_statistics(

@@ -248,14 +248,11 @@ class MatchSums(Sums):
     matches: dict[tuple[int, int], Moments]
 
     @classmethod
-    def of(
-        cls, pairs: Pairs, points: Floats, points_ref: Floats | None = None, weight: Floats | None = None
-    ) -> MatchSums:
-        """Sums of a matching; `points_ref` are the reference's coordinates, by default those of the people.
+    def of(cls, pairs: Pairs, points: Floats, points_ref: Floats, weight: Floats | None = None) -> MatchSums:
+        """Sums of a matching, from the coordinates of the people and of the reference.
 
         The means of people and of their matches are weighted by `weight`; numbers of pairs are not.
         """
-        reference = points if points_ref is None else points_ref
         n_groups, matched = len(pairs.group_names), pairs.is_matched
         own = pairs.group[pairs.person]
         cell = own * n_groups + pairs.other_group
@@ -274,10 +271,10 @@ class MatchSums(Sums):
             n_matched=np.bincount(cell[matched], minlength=n_groups**2).reshape(shape),
             unmatched=dict(pairs.unmatched),
             n_twins=int((pairs.distance == 0).sum()),
-            times_used=np.bincount(pairs.match[matched], minlength=len(reference)),
+            times_used=np.bincount(pairs.match[matched], minlength=len(points_ref)),
             own=tuple(moments(points[inside], inside) for inside in (pairs.group == code for code in range(n_groups))),
             matched={key: moments(points[pairs.person[rows]], pairs.person[rows]) for key, rows in between.items()},
-            matches={key: moments(reference[pairs.match[rows]], pairs.person[rows]) for key, rows in between.items()},
+            matches={key: moments(points_ref[pairs.match[rows]], pairs.person[rows]) for key, rows in between.items()},
         )
 
     def diagnostics(

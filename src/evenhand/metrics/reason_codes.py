@@ -148,12 +148,10 @@ def rank_overlap(first: Ints, second: Ints, persistence: float = PERSISTENCE) ->
     in_common = np.column_stack([same[:, :d, :d].sum(axis=(1, 2)) for d in range(1, n_depths + 1)])
     at_shorter = np.where(shorter > 0, in_common[np.arange(len(first)), shorter - 1], 0)
     rate = at_shorter / np.maximum(shorter, 1)
-    total, last = np.zeros(len(first)), np.zeros(len(first))
-    for depth in range(1, n_depths + 1):
-        agreement = (in_common[:, depth - 1] + rate * np.maximum(depth - shorter, 0)) / depth
-        is_reached = depth <= longer
-        total += np.where(is_reached, agreement * persistence**depth, 0.0)
-        last = np.where(is_reached, agreement, last)
+    depths = np.arange(1, n_depths + 1)
+    agreement = (in_common + rate[:, None] * np.maximum(depths - shorter[:, None], 0)) / depths
+    total = np.where(depths <= longer[:, None], agreement * persistence**depths, 0.0).sum(axis=1)
+    last = agreement[np.arange(len(first)), longer - 1]
     found = (1 - persistence) / persistence * total + last * persistence**longer
     return np.where(longer > 0, found, np.nan)
 

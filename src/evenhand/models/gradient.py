@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -54,13 +55,8 @@ class DifferentiableModel(AuditedModel):
             check_finite(found.logit)
         if is_torch_array(x):
             return found
-        return replace(
-            found,
-            gradients=as_numpy(found.gradients),
-            offset=as_numpy(found.offset),
-            logit=as_numpy(found.logit),
-            baseline_logit=as_numpy(found.baseline_logit),
-        )
+        arrays: dict[str, Any] = {name: as_numpy(part) for name, part in vars(found).items() if is_torch_array(part)}
+        return replace(found, **arrays)
 
     def margin(self, x: Array) -> Array:
         """The logit of encoded people."""
