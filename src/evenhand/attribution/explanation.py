@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol, Self
+from typing import Literal, Self
 
 from evenhand.arrays import Array, double
 
@@ -12,66 +13,60 @@ Method = Literal["segments", "midpoint", "exact"]
 """How gradients are averaged over a path: see `attribution.gradients`."""
 
 
-class Explanation(Protocol):
+class Explanation(ABC):
     """Attributions of n people, each from a separate baseline row, and what they would be with different inputs.
 
     The contribution of a feature to a person's score has two sides: the person's value, and the weight that the model
     gives it next to the person's other values, the context. Gaps between two people are separated by taking one side
     from each person.
+
+    Attributes
+    ----------
+    logit, baseline_logit
+        The score that is explained, and that at the baselines, of shape (n,).
+    method
+        How the attributions were computed.
+    standard_error
+        Standard error of each attribution, of shape (n, d), if they were estimated from a sample; else None.
     """
 
+    logit: Array
+    baseline_logit: Array
+    method: str
+    standard_error: Array | None = None
+
     @property
+    @abstractmethod
     def values(self) -> Array:
         """Attributions, of shape (n, d); rows sum to the logit minus the baseline's."""
-        ...
-
-    @property
-    def logit(self) -> Array:
-        """The score that is explained, of shape (n,)."""
-        ...
-
-    @property
-    def baseline_logit(self) -> Array:
-        """The score at the baselines, of shape (n,)."""
-        ...
 
     @property
     def completeness_gap(self) -> Array:
-        """|sum of attributions - (f(x) - f(b))|, of shape (n,)."""
-        ...
+        """|sum of attributions - (f(x) - f(b))|, of shape (n,); 0 for a perfect integral."""
+        return abs(self.values.sum(-1) - (self.logit - self.baseline_logit))
 
-    @property
-    def standard_error(self) -> Array | None:
-        """Standard error of each attribution, of shape (n, d), if they were estimated from a sample; else None."""
-        ...
-
-    @property
-    def method(self) -> str:
-        """How they were computed."""
-        ...
-
+    @abstractmethod
     def rows(self, index: Array) -> Self:
         """The people of `index`, in float64."""
-        ...
 
+    @abstractmethod
     def with_inputs_of(self, other: Self) -> Array:
         """Contributions of the inputs of `other` in the contexts of these people, of shape (n, d).
 
         Both must be explained from the same baselines, row by row.
         """
-        ...
 
+    @abstractmethod
     def per_deviation(self, deviation: Array) -> Array:
         """Contribution of a step of `deviation`, of shape (d,), from the baseline in each context, of shape (n, d)."""
-        ...
 
+    @abstractmethod
     def reversed(self, score: Callable[[Array], Array]) -> Self:
         """The explanation of the opposite outcome, whose score is `score` of this one: every contribution negated."""
-        ...
 
 
 @dataclass(frozen=True)
-class Attribution:
+class Attribution(Explanation):
     """Weights times distances from the baseline: of a linear model, or integrated gradients of a network.
 
     Attributes
@@ -96,16 +91,6 @@ class Attribution:
     def values(self) -> Array:
         """Attributions (x - b) * g, of shape (n, d)."""
         return self.offset * self.gradients
-
-    @property
-    def completeness_gap(self) -> Array:
-        """|sum of attributions - (f(x) - f(b))|, of shape (n,); 0 for a perfect integral."""
-        return abs(self.values.sum(-1) - (self.logit - self.baseline_logit))
-
-    @property
-    def standard_error(self) -> None:
-        """None: nothing is sampled."""
-        return
 
     def rows(self, index: Array) -> Self:
         """The people of `index`, in float64."""

@@ -60,15 +60,15 @@ class SharedGame(Game, Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class ShapleyAttribution:
+class ShapleyAttribution(Explanation):
     """Shapley values of n people: an `Explanation`.
 
     Attributes
     ----------
     x, baseline
         The people and the rows they are explained from, of shape (n, d).
-    values, standard_error
-        Shapley values; their standard errors if permutations were sampled.
+    shapley_values, standard_error
+        Attributions; their standard errors if permutations were sampled.
     is_category
         Which inputs are codes of categories, of shape (d,), between which no step is taken. None if there are none.
     sign
@@ -81,25 +81,20 @@ class ShapleyAttribution:
     game: Game
     x: Floats
     baseline: Floats
-    values: Floats
+    shapley_values: Floats
     logit: Floats
     baseline_logit: Floats
-    standard_error: Floats | None
+    method: str
+    standard_error: Floats | None = None
     is_category: Bools | None = None
     sign: int = 1
     source: tuple[ShapleyAttribution, Ints] | None = None
     _steps: dict[bytes, Floats] = field(default_factory=dict)
 
     @property
-    def method(self) -> str:
-        """How they were computed."""
-        return self.game.method
-
-    @property
-    def completeness_gap(self) -> Floats:
-        """|sum of attributions - (f(x) - f(b))|, of shape (n,)."""
-        found: Floats = np.abs(self.values.sum(-1) - (self.logit - self.baseline_logit))
-        return found
+    def values(self) -> Floats:
+        """Shapley values, of shape (n, d)."""
+        return self.shapley_values
 
     def rows(self, index: Ints) -> Self:
         """The people of `index`; inputs keep the type in which the score compares them."""
@@ -107,7 +102,7 @@ class ShapleyAttribution:
             self,
             x=self.x[index],
             baseline=self.baseline[index],
-            values=self.values[index],
+            shapley_values=self.values[index],
             logit=self.logit[index],
             baseline_logit=self.baseline_logit[index],
             standard_error=None if self.standard_error is None else self.standard_error[index],
@@ -145,7 +140,7 @@ class ShapleyAttribution:
     def reversed(self, score: Callable[[Floats], Floats]) -> Self:
         """The same for the opposite outcome."""
         logit, baseline_logit = score(self.logit), score(self.baseline_logit)
-        return replace(self, values=-self.values, logit=logit, baseline_logit=baseline_logit, sign=-self.sign)
+        return replace(self, shapley_values=-self.values, logit=logit, baseline_logit=baseline_logit, sign=-self.sign)
 
 
 def shapley_attribution(
@@ -153,6 +148,5 @@ def shapley_attribution(
 ) -> ShapleyAttribution:
     """Shapley values of each row of `x` from the same row of `baseline`."""
     found = game.contributions(x, x, baseline)
-    return ShapleyAttribution(
-        game, x, baseline, found.values, game.margin(x), game.margin(baseline), found.standard_error, is_category
-    )
+    logits = game.margin(x), game.margin(baseline)
+    return ShapleyAttribution(game, x, baseline, found.values, *logits, game.method, found.standard_error, is_category)
