@@ -169,10 +169,8 @@ def group_effect(
     reason = _unfit(sample, method, group, reference)
     if not reason and not is_told_apart:
         reason = f"not estimable: the controls determine who is in {group!r}"
-    if reason:
-        estimate = not_estimable(reason)
-    else:
-        estimate = (_logit if method == "logit" else _least_squares)(sample, confidence)
+    regress = _logit if method == "logit" else _least_squares
+    estimate = not_estimable(reason) if reason else regress(sample, confidence)
     note = "; ".join(text for text in (estimate.note, certain, redundant) if text)
     counts = {
         "n": len(sample.outcome),
