@@ -18,7 +18,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 from sklearn.exceptions import NotFittedError
-from sklearn.tree import DecisionTreeClassifier
 from sklearn.utils.validation import check_is_fitted
 
 from evenhand.exceptions import InvalidInputError, InvalidTypeError
@@ -155,27 +154,20 @@ def read_sklearn(model: Any) -> TreeEnsemble:
         If it is not fitted, does not have two classes, has several outputs, or starts from a model that is not a
         constant.
     """
-    from sklearn.ensemble import (
-        ExtraTreesClassifier,
-        GradientBoostingClassifier,
-        HistGradientBoostingClassifier,
-        RandomForestClassifier,
-    )
-
-    kinds = {
-        DecisionTreeClassifier: _read_averaged,
-        RandomForestClassifier: _read_averaged,
-        ExtraTreesClassifier: _read_averaged,
-        GradientBoostingClassifier: _read_gradient_boosting,
-        HistGradientBoostingClassifier: _read_hist_gradient_boosting,
+    readers = {
+        "DecisionTreeClassifier": _read_averaged,
+        "RandomForestClassifier": _read_averaged,
+        "ExtraTreesClassifier": _read_averaged,
+        "GradientBoostingClassifier": _read_gradient_boosting,
+        "HistGradientBoostingClassifier": _read_hist_gradient_boosting,
     }
-    reader = next((reader for kind, reader in kinds.items() if isinstance(model, kind)), None)
-    if reader is None:
-        names = ", ".join(kind.__name__ for kind in kinds)
-        raise InvalidTypeError(
-            f"scikit-learn's {type(model).__name__} is not among the tree classifiers that can be read: {names}."
-        )
+    kinds = {kind.__name__ for kind in type(model).__mro__ if kind.__module__.startswith("sklearn.")}
+    reader = next((reader for kind, reader in readers.items() if kind in kinds), None)
     name = type(model).__name__
+    if reader is None:
+        raise InvalidTypeError(
+            f"scikit-learn's {name} is not among the tree classifiers that can be read: {', '.join(readers)}."
+        )
     try:
         check_is_fitted(model)
     except NotFittedError:
