@@ -21,6 +21,7 @@ from copies import Ended, in_a_copy
 from hostile_tables import judged
 from valid_files import people, table_for
 
+from evenhand.arrays import as_numpy
 from evenhand.cli import main
 from evenhand.exceptions import EvenhandError
 from evenhand.models.dispatch import as_audited_model
@@ -138,7 +139,7 @@ def _asked_for_scores(path: Path) -> dict[str, Any]:
             audited = as_audited_model(model, table=X, n_permutations=4)
             x = audited.encode(audited.aligned(X))
             audited.attribute(x[:3], x[3:6], 2, "segments")
-            scores = audited.probability(audited.margin(x)).numpy()
+            scores = as_numpy(audited.probability(audited.margin(x)))
         except EvenhandError as error:
             message = str(error)
             is_sentence = message.endswith((".", "?", ")")) and "\n" not in message and "Traceback" not in message
