@@ -39,7 +39,6 @@ from evenhand.cli.options import (
 )
 from evenhand.cli.terminal import say
 from evenhand.exceptions import ArchiveError, InvalidInputError, did_you_mean
-from evenhand.inputs.names import outcome_senses
 from evenhand.metrics.names import METRICS
 from evenhand.system.threads import quick_imports
 
@@ -330,6 +329,7 @@ def sensitivity(
 def check_roles(plan: AuditPlan, *, is_streamed: bool) -> None:
     """Reject a plan without label, group or financial features, with groups given in two ways, or a doubtful label."""
     from evenhand.cli.jobs import is_without_model
+    from evenhand.inputs.names import outcome_senses
 
     label = ("label",) if not is_without_model(plan) and plan.model is None else ()  # a network is fitted to it
     check_given(plan, *label, *(() if plan.group_probabilities else ("group",)), "financial_features")

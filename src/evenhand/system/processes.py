@@ -42,7 +42,15 @@ from numpy.typing import NDArray
 from evenhand import exceptions
 from evenhand.exceptions import EvenhandError, LimitError, first_line
 from evenhand.system.files import temporary_path
-from evenhand.system.threads import Later, Threads, consumed_in_order, keep_freed_memory, on_this_core, one_thread_each
+from evenhand.system.threads import (
+    Later,
+    Threads,
+    consumed_in_order,
+    keep_freed_memory,
+    on_this_core,
+    one_thread_each,
+    quick_imports,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -347,10 +355,11 @@ def _main(*way: str) -> None:
     os.dup2(2, 1)
     if way:
         if way[1:]:
-            _named(way[1])(*way[2:])
+            with quick_imports():
+                _named(way[1])(*way[2:])
         with answers:
             answers.write(answer(asks.read()))
-        return
+        os._exit(0)  # the process that asked waits for the end of this one, and modules take long to take down
     with suppress(EOFError, BrokenPipeError):  # the process that asked is gone
         while True:
             fn, args, kwargs = pickle.load(asks)
