@@ -295,7 +295,8 @@ def forest(
 
 def finished(chart: Any, description: str, height: float) -> alt.Chart:
     """The chart with its size, its description and the light colors."""
-    sized: alt.Chart = chart.properties(width=WIDTH, height=height, description=description)
+    sized: alt.Chart = chart  # not a copy by `properties`, which copies every layer twice
+    sized.width, sized.height, sized.description = WIDTH, height, description
     sized.config = _configuration()
     return sized
 
