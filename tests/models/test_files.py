@@ -44,6 +44,7 @@ from evenhand.models.dispatch import as_audited_model
 from evenhand.models.files.load import load_model, opened_apart
 from evenhand.models.files.skops import imported_skops, is_estimator
 from evenhand.models.onnx import OnnxModel
+from evenhand.system.processes import ready
 
 pytestmark = pytest.mark.integration
 
@@ -777,3 +778,13 @@ def test_the_process_that_opens_a_tree_file_imports_neither_torch_nor_optional_l
         f"assert not set({libraries}) & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_reader_that_cannot_prepare_still_says_what_is_missing(saved, monkeypatch, tmp_path):
+    (tmp_path / "xgboost.py").write_text("raise OSError('libgomp.so.1: cannot open shared object file')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with (
+        ready("evenhand.models.files.worker:prepare", ".json"),
+        pytest.raises(ModelFileError, match=r"cannot be read as a model of xgboost: .*libgomp"),
+    ):
+        load_model(saved["xgboost.json"][0])

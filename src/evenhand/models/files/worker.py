@@ -40,7 +40,7 @@ def prepare(extension: str) -> None:
 
         imported_skops()
     for module in _MODULES.get(extension, ()):
-        with suppress(ImportError):  # `read` says what is missing
+        with suppress(Exception):  # a library is missing or broken: `read` says so
             import_module(module)
 
 
