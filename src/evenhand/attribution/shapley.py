@@ -24,10 +24,11 @@ from evenhand.attribution.explanation import Explanation
 
 @dataclass(frozen=True, eq=False)
 class Contributions:
-    """Contributions of shape (n, d), and their standard errors if they were estimated from a sample."""
+    """Contributions of shape (n, d), their standard errors if they were sampled, and the contexts' scores if known."""
 
     values: Floats
     standard_error: Floats | None = None
+    margin: Floats | None = None
 
 
 @runtime_checkable
@@ -56,6 +57,10 @@ class SharedGame(Game, Protocol):
         self, inputs: tuple[Floats, Ints], context: tuple[Floats, Ints], baseline: tuple[Floats, Ints]
     ) -> Floats:
         """phi(inputs | context; baseline), each given as rows and the places of the n requested ones among them."""
+        ...
+
+    def contributions_beside(self, inputs: Floats, context: Floats, baseline: Floats) -> tuple[Floats, Floats]:
+        """phi(context | context; baseline), and phi(inputs | context; baseline)."""
         ...
 
 
@@ -148,5 +153,5 @@ def shapley_attribution(
 ) -> ShapleyAttribution:
     """Shapley values of each row of `x` from the same row of `baseline`."""
     found = game.contributions(x, x, baseline)
-    logits = game.margin(x), game.margin(baseline)
+    logits = game.margin(x) if found.margin is None else found.margin, game.margin(baseline)
     return ShapleyAttribution(game, x, baseline, found.values, *logits, game.method, found.standard_error, is_category)

@@ -10,7 +10,7 @@ bounds the error of N segments. So is how many orders of the inputs sampled Shap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,6 +19,7 @@ from evenhand.arrays import Array, Bools, Floats, Ints, as_numpy, double, like, 
 from evenhand.attribution.baselines import label_group_baselines
 from evenhand.attribution.explanation import Explanation, Method
 from evenhand.attribution.sampled import SampledShapley
+from evenhand.attribution.shapley import ShapleyAttribution, SharedGame
 from evenhand.models.protocol import AuditedModel, ShapleyModel
 
 
@@ -156,6 +157,45 @@ class Explainer:
         is_empty = like(self.baselines.sizes == 0, rows)[:, None]
         start = namespace(rows).where(is_empty, 0.0, rows)[like(cells, rows)]
         return self.model.attribute(like(x, rows), start, self.n_steps, self.method)
+
+    def exchanged(
+        self, me: Explanation, mine: Array, others: Sequence[Array], cells: Array, is_moved: Array
+    ) -> Iterator[tuple[Explanation, Explanation, Array]]:
+        """People with inputs of others, the others with theirs, and what the people's inputs contribute in the latter.
+
+        Parameters
+        ----------
+        me, mine
+            Explanations of the people from their cells, and their inputs, of shape (n, d).
+        others
+            Inputs of the others, several for each person, of shape (n, d) each; explained from the person's cell, too.
+        cells
+            The cells.
+        is_moved
+            Which inputs are exchanged, of shape (d,).
+
+        Yields
+        ------
+        Explanations of both, in float64, and the contributions, for each of `others`.
+        """
+        xp, k, n = namespace(mine), len(others), len(mine)
+        if isinstance(self.model, ShapleyModel) and isinstance(game := self.model.game, SharedGame):
+            theirs, people = xp.concat(others), np.tile(np.arange(n), k)
+            with_theirs = self.explain(xp.where(is_moved, theirs, mine[people]), cells[people])
+            assert isinstance(with_theirs, ShapleyAttribution)
+            as_me = xp.where(is_moved, mine[people], theirs)
+            values, moved = game.contributions_beside(mine[people], as_me, with_theirs.baseline)
+            logit = with_theirs.baseline_logit + values.sum(-1)
+            beside = replace(with_theirs, x=as_me, shapley_values=values, logit=logit)
+            for rows in np.arange(k * n).reshape(k, n):
+                yield with_theirs.rows(rows), beside.rows(rows), moved[rows]
+            return
+        for theirs in others:
+            with_theirs, as_me = (
+                self.explain(xp.where(is_moved, *rows), cells).rows(slice(None))
+                for rows in ((theirs, mine), (mine, theirs))
+            )
+            yield with_theirs, as_me, as_me.with_inputs_of(me)
 
     def knowing(self, pool: Array, labels: Ints) -> Explainer:
         """The same, with every row of the pool explained beforehand: worthwhile if most are used repeatedly."""

@@ -25,9 +25,7 @@ from evenhand.models.protocol import AuditedModel
 _BLOCK = (16_384, 262_144)  # on the processor, on a GPU
 
 # The same for a model that evaluates people together, and more of them in less time each.
-_TOGETHER = 65_536
-
-_ALL = slice(None)
+_TOGETHER = 32_768
 
 
 def score_explained_pairs(me: Explanation, them: Explanation, join: Array | None = None) -> PairScores:
@@ -154,21 +152,17 @@ def score_triples(
     for block, (with_match, with_placebo) in _crossed_blocks(seen):
         me, them, like_me = seen.person[block], seen.match[block], seen.placebo[block]
         mine, cells = x[person[block]], seen.cells[block]
+        others = pool[other[block]], pool[placebo[block]]
+        exchanged = explainer.explainer.exchanged(me, mine, others, cells, is_financial)
         scores, gaps, financial_gaps, lengths = [], [], [], []
-        for who, theirs, known in (
-            (them, pool[other[block]], with_match),
-            (like_me, pool[placebo[block]], with_placebo),
+        for who, known, (with_theirs, as_me, swapped) in zip(
+            (them, like_me), (with_match, with_placebo), exchanged, strict=True
         ):
-            with_theirs, as_me = (
-                explainer.explainer.explain(xp.where(is_financial, finances, others), cells).rows(_ALL)
-                for finances, others in ((theirs, mine), (mine, theirs))
-            )
             moved = me.with_inputs_of(who) if known is None else known
             scores.append(_joined_scores(join, me.values, who.values, moved))
             # An input contributes by its value and the context: equal finances contribute what the context's own do.
             moved, swapped = (
-                xp.where(is_financial, own.values, others)
-                for own, others in ((me, moved), (as_me, as_me.with_inputs_of(me)))
+                xp.where(is_financial, own.values, others) for own, others in ((me, moved), (as_me, swapped))
             )
             gaps.append(_joined_scores(join, me.values, as_me.values, moved, swapped).reasoning_gap)
             moved_finances = _by_column(with_theirs.values, join)

@@ -185,6 +185,27 @@ def test_margins_in_groups_are_those_of_single_walks_to_the_last_digit(seed, n_f
     np.testing.assert_array_equal(tree_shap.distinct_margins(ensemble, z), ensemble.margin(z))
 
 
+@cases
+def test_values_of_contexts_and_of_inputs_in_them_come_from_one_walk(seed, n_features, depth, n_trees):
+    trees, z, w, b = random_case(seed, n_features, depth, n_trees, n=20)
+    ensemble = ensemble_of(trees, n_features)
+    z[:, 0] = w[:, 0]
+    expected = contributions(ensemble, w, w, b), contributions(ensemble, z, w, b)
+    for nodes in (tree_shap.GROUPED_NODES, 0):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(tree_shap, "GROUPED_NODES", nodes)
+            np.testing.assert_allclose(tree_shap.values_beside(ensemble, z, w, b), expected, atol=TOLERANCE)
+
+
+@cases
+def test_shapley_values_come_with_the_margins_to_the_last_digit(seed, n_features, depth, n_trees):
+    trees, z, _, b = random_case(seed, n_features, depth, n_trees, n=20)
+    ensemble = ensemble_of(trees, n_features)
+    found = tree_shap.shapley_values(ensemble, z, b).margin
+    assert (found is None) == (n_trees == 0)
+    np.testing.assert_array_equal(ensemble.margin(z) if found is None else found, ensemble.margin(z))
+
+
 @pytest.mark.parametrize("grouped_nodes", [0, 255])
 def test_rows_by_number_are_those_rows(rng, monkeypatch, grouped_nodes):
     monkeypatch.setattr(tree_shap, "GROUPED_NODES", grouped_nodes)

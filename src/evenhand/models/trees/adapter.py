@@ -25,7 +25,13 @@ from evenhand.models.protocol import EncodesTables, Output, ShapleyModel
 from evenhand.models.trees import TreeEnsemble, coded_matrix, coded_values, contributions, read_trees
 from evenhand.models.trees.ensemble import levels
 from evenhand.models.trees.libraries import check_loss, word_features
-from evenhand.models.trees.tree_shap import NumberedRows, distinct_margins, numbered_contributions
+from evenhand.models.trees.tree_shap import (
+    NumberedRows,
+    distinct_margins,
+    numbered_contributions,
+    shapley_values,
+    values_beside,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +99,8 @@ class TreeGame:
 
     def contributions(self, inputs: Floats, context: Floats, baseline: Floats) -> Contributions:
         """phi(inputs | context; baseline), exactly."""
+        if inputs is context:
+            return shapley_values(self.ensemble, inputs, baseline)
         return Contributions(contributions(self.ensemble, inputs, context, baseline))
 
     def contributions_at(
@@ -101,6 +109,10 @@ class TreeGame:
         """The same for rows by number, each context walked once."""
         z, w, b = (NumberedRows(rows, at) for rows, at in (inputs, context, baseline))
         return numbered_contributions(self.ensemble, z, w, b)
+
+    def contributions_beside(self, inputs: Floats, context: Floats, baseline: Floats) -> tuple[Floats, Floats]:
+        """phi(context | context; baseline) and phi(inputs | context; baseline), from one walk."""
+        return values_beside(self.ensemble, inputs, context, baseline)
 
 
 def tree_model(

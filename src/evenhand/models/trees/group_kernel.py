@@ -20,7 +20,8 @@ import numpy as np
 from evenhand.models.trees.kernel import BASELINE, CONTEXT, EITHER, INPUT, Records, inlined
 from evenhand.system.libraries import Array, Scalar, compiled_in_order
 
-NODE, FEATURE, ROWS, LAST = range(4)  # columns of the path
+FEATURE, ROWS, LAST, NODE = range(4)  # columns of the path of `add_steps`
+NOW, BEFORE = 1, 2  # columns of that of `add_values_beside`, after the feature
 
 # Pending visits: a node, the people who get there, the length of the path to its parent, and the feature
 # tested there (-1 above a root) with the rows that satisfy everything tested of it.
@@ -196,9 +197,13 @@ def add_shapley_values(
     shares: Array,
     codes: Array,
     base: Array,
+    unit: Scalar,
     out: Array,
+    margin: Array,
 ) -> None:
     """Add to `out`, of shape (d, n), the Shapley values in units of the people of `codes`, of the same shape.
+
+    Also add to `margin`, of shape (n,), the leaves that they reach, as `add_margin` does.
 
     The path holds the features at which the people differ from the baseline, and which of the two satisfies it.
     """
@@ -246,6 +251,8 @@ def add_shapley_values(
             gain, loss = np.int64(value * shares[n_x, n_b]), np.int64(value * shares[n_b, n_x])
             for k in range(length if start < end else 0):
                 add_all(out, way[k], who, start, end, gain if met[k] == INPUT else -loss)
+            for k in range(start, end if n_b == 0 else start):
+                margin[who[k]] += value * unit
         while length > 0:
             length -= 1
             met_by[way[length]] = 0
@@ -361,8 +368,44 @@ def add_steps(
             rows[way[k, FEATURE]], last[way[k, FEATURE]] = EITHER, -1
 
 
+@inlined
+def only(rows: Scalar, row: Scalar) -> Scalar:
+    """1 if the given one of context and baseline, and not the other, is among `rows`."""
+    return 1 if rows & EITHER == row else 0
+
+
+@inlined
+def add_leaf_beside(
+    own: Array,
+    out: Array,
+    way: Array,
+    length: Scalar,
+    rows: Array,
+    value: Scalar,
+    shares: Array,
+    n_w: Scalar,
+    n_b: Scalar,
+    who: Array,
+    start: Scalar,
+    end: Scalar,
+) -> None:
+    """Add the part of a leaf, satisfied by context or baseline at every feature, to each feature of the path."""
+    either = np.int64(value * shares[n_w + 1, n_b])
+    gain, loss = np.int64(value * shares[n_w, n_b]), np.int64(value * shares[n_b, n_w])
+    for k in range(length):
+        feature, met = way[k, FEATURE], way[k, NOW]
+        if rows[feature] != met:  # the path has narrowed them further
+            continue
+        sign = (met & INPUT != 0) - (met & BASELINE != 0)
+        if sign:
+            amount = either if met & EITHER == EITHER else gain if met & CONTEXT else loss
+            add_all(out, feature, who, start, end, sign * amount)
+        if met & EITHER != EITHER:
+            add_all(own, feature, who, start, end, gain if met & CONTEXT else -loss)
+
+
 @compiled_in_order
-def add_moved_values(
+def add_values_beside(
     nodes: Records,
     answers: Array,
     roots: Array,
@@ -371,19 +414,25 @@ def add_moved_values(
     codes: Array,
     base: Array,
     inputs: Array,
+    is_moved: Array,
+    own: Array,
     out: Array,
 ) -> None:
-    """Add to `out`, of shape (d, n), what the `inputs` of n people contribute in their contexts `codes`, in units.
+    """Add to `own` the Shapley values of the contexts `codes` of n people, and to `out` what `inputs` contribute there.
 
-    The amounts are those of `add_steps`, for the one row of inputs that each context is asked about: people take a
-    branch that neither the context nor the baseline takes only if their input does. The path is that of `add_steps`.
+    All are of shape (d, n), in units. The amounts are those of `add_steps`, for the one row of inputs that each context
+    is asked about: people take a branch that neither the context nor the baseline takes only if their input does. No
+    input differs from the context in features that are not `is_moved`.
+
+    The path has a line for each time that fewer rows satisfy what was tested of a feature: the feature, the rows that
+    still do, and those that did before.
     """
     d, n = codes.shape
     who = np.arange(n).astype(np.int32)
     waiting: Records = np.empty(7 * max_depth + 9, VISIT)
-    way = np.empty((max_depth + 1, 4), np.int64)
+    way = np.empty((max_depth + 1, 3), np.int64)
     ends = np.empty(5, np.int64)
-    rows, last = np.full(d, EITHER | INPUT, np.int64), np.full(d, -1, np.int64)
+    rows = np.full(d, EITHER | INPUT, np.int64)
     for tree in range(roots.shape[0]):
         n_waiting, length, n_w, n_b, lone = wait(waiting, 0, roots[tree], 0, n, 0, -1, 0), 0, 0, 0, np.int64(-1)
         while n_waiting:
@@ -392,66 +441,60 @@ def add_moved_values(
             node, start, end = np.int64(visit.node), np.int64(visit.start), np.int64(visit.end)
             while length > visit.length:
                 length -= 1
-                feature, before = way[length, FEATURE], way[length, ROWS]
-                n_w += (before & EITHER == CONTEXT) - (rows[feature] & EITHER == CONTEXT)
-                n_b += (before & EITHER == BASELINE) - (rows[feature] & EITHER == BASELINE)
-                lone = np.int64(-1) if before & EITHER and not rows[feature] & EITHER else lone
-                rows[feature], last[feature] = before, way[length, LAST]
+                feature, now, before = way[length, FEATURE], way[length, NOW], way[length, BEFORE]
+                n_w += only(before, CONTEXT) - only(now, CONTEXT)
+                n_b += only(before, BASELINE) - only(now, BASELINE)
+                lone = np.int64(-1) if lone == feature and before & EITHER else lone
+                rows[feature] = before
             if visit.feature >= 0:
                 feature, now = np.int64(visit.feature), np.int64(visit.rows)
-                way[length, NODE], way[length, FEATURE] = node, feature
-                way[length, ROWS], way[length, LAST] = rows[feature], last[feature]
-                n_w += (now & EITHER == CONTEXT) - (rows[feature] & EITHER == CONTEXT)
-                n_b += (now & EITHER == BASELINE) - (rows[feature] & EITHER == BASELINE)
+                before = rows[feature]
+                way[length, FEATURE], way[length, NOW], way[length, BEFORE] = feature, now, before
+                n_w += only(now, CONTEXT) - only(before, CONTEXT)
+                n_b += only(now, BASELINE) - only(before, BASELINE)
                 lone = lone if now & EITHER else feature
-                rows[feature], last[feature] = now, length
+                rows[feature] = now
                 length += 1
             here, feature = nodes[node], np.int64(nodes[node].feature)
-            if feature < 0:
-                if lone >= 0:
-                    add_all(out, lone, who, start, end, np.int64(here.value * shares[n_w + 1, n_b]))
-                    continue
-                either = np.int64(here.value * shares[n_w + 1, n_b])
-                gain, loss = np.int64(here.value * shares[n_w, n_b]), np.int64(here.value * shares[n_b, n_w])
-                for k in range(length):
-                    feature = way[k, FEATURE]
-                    met = rows[feature]
-                    sign = (met & INPUT != 0) - (met & BASELINE != 0)
-                    if sign and last[feature] == k:
-                        amount = either if met & EITHER == EITHER else gain if met & CONTEXT else loss
-                        add_all(out, feature, who, start, end, sign * amount)
+            if feature < 0:  # a tree without splits
                 continue
             # Once an input is alone, those of other features no longer matter.
             met = rows[feature] if lone < 0 or lone == feature else rows[feature] & EITHER
-            is_base_left = goes_left(nodes, answers, node, base[feature])
+            base_left = BASELINE if goes_left(nodes, answers, node, base[feature]) else 0
             # People whose context goes left, then the others; in each half, those whose input goes left come first.
             ends[0], ends[4] = start, end
             ends[2] = part(nodes, answers, node, codes, feature, who, start, end) if met & CONTEXT else end
-            for half in range(0, 4, 2):
-                first, after = ends[half], ends[half + 2]
-                ends[half + 1] = (
-                    part(nodes, answers, node, inputs, feature, who, first, after) if met & INPUT else after
-                )
-            for k in range(8):
-                quarter, is_left = k // 2, k % 2 == 0
+            ends[1], ends[3] = ends[2], ends[2] if met & CONTEXT else end
+            if met & INPUT and (is_moved[feature] or not met & CONTEXT):
+                ends[1] = part(nodes, answers, node, inputs, feature, who, start, ends[2])
+                ends[3] = part(nodes, answers, node, inputs, feature, who, ends[2], end)
+            for quarter in range(4):
                 first, after = ends[quarter], ends[quarter + 1]
-                now = met & (
-                    (CONTEXT if is_left == (quarter < 2) else 0)
-                    | (INPUT if is_left == (quarter % 2 == 0) else 0)
-                    | (BASELINE if is_left == is_base_left else 0)
-                )
-                if first == after or now == 0 or (now == INPUT and lone >= 0 and lone != feature):
+                if first == after:
                     continue
-                child = np.int64(here.left if is_left else here.right)
-                if (now != INPUT and lone < 0) or nodes[child].feature >= 0:
-                    n_waiting = wait(waiting, n_waiting, child, first, after, length, feature, now)
-                    continue
-                u = n_w + (now & EITHER == CONTEXT) - (met & EITHER == CONTEXT)
-                v = n_b + (now & EITHER == BASELINE) - (met & EITHER == BASELINE)
-                amount = np.int64(nodes[child].value * shares[u + 1, v])
-                add_all(out, lone if lone >= 0 else feature, who, first, after, amount)
-        for k in range(length):
-            rows[way[k, FEATURE]], last[way[k, FEATURE]] = EITHER | INPUT, -1
+                to_left = (CONTEXT if quarter < 2 else 0) | (INPUT if quarter % 2 == 0 else 0) | base_left
+                for side in range(2):
+                    now = met & to_left if side == 0 else met & ~to_left
+                    if now == 0:
+                        continue
+                    child = np.int64(here.left if side == 0 else here.right)
+                    if nodes[child].feature >= 0:
+                        changed = feature if now != met else -1
+                        n_waiting = wait(waiting, n_waiting, child, first, after, length, changed, now)
+                        continue
+                    value = nodes[child].value
+                    u = n_w + only(now, CONTEXT) - only(met, CONTEXT)
+                    v = n_b + only(now, BASELINE) - only(met, BASELINE)
+                    if lone >= 0 or now == INPUT:
+                        amount = np.int64(value * shares[u + 1, v])
+                        add_all(out, lone if lone >= 0 else feature, who, first, after, amount)
+                        continue
+                    way[length, FEATURE], way[length, NOW], rows[feature] = feature, now, now
+                    add_leaf_beside(own, out, way, length + (now != met), rows, value, shares, u, v, who, first, after)
+                    rows[feature] = met
+        while length > 0:
+            length -= 1
+            rows[way[length, FEATURE]] = EITHER | INPUT
 
 
 @compiled_in_order

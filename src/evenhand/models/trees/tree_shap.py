@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from evenhand.arrays import Floats, Ints
+from evenhand.attribution.shapley import Contributions
 from evenhand.exceptions import InvalidInputError
 from evenhand.models.trees.ensemble import (
     CATEGORY_SET,
@@ -215,7 +216,9 @@ def _starts(sizes: Ints) -> Ints:
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
-GROUP = 1024, 4096  # people who go down the trees together: more take less time each, if every core has some
+Rows = NDArray[np.floating[Any]]
+
+GROUP = 1024, 8192  # people who go down the trees together: more take less time each, if every core has some
 MAX_STEPS = 2**22  # codes times contexts whose steps are kept at a time: 32 MiB
 
 
@@ -264,21 +267,27 @@ def margins(ensemble: TreeEnsemble, x: NDArray[Any], n_threads: int | None) -> F
     return out
 
 
-def shapley_values(ensemble: TreeEnsemble, x: NDArray[Any], b: NumberedRows, n_threads: int | None) -> Floats:
-    """Shapley values of the rows of `x`, each from its baseline; (n, n_features)."""
-    kernel, trees = kernel_module("group_kernel"), coded_trees(ensemble)
-    base, out = _codes(ensemble, b.distinct), np.empty((len(x), ensemble.n_features))
+def shapley_values(ensemble: TreeEnsemble, x: Rows, baseline: Rows, n_threads: int | None = None) -> Contributions:
+    """Shapley values of the rows of `x`, of shape (n, n_features), each from its baseline.
+
+    People who go down the trees together get their margins from the same walk, equal to `ensemble.margin` to the last
+    digit.
+    """
+    if not is_grouped(ensemble):
+        return Contributions(_one_by_one(ensemble, x, x, baseline, n_threads))
+    kernel, trees, b = kernel_module("group_kernel"), coded_trees(ensemble), NumberedRows.of(baseline)
+    base, out, margin = _codes(ensemble, b.distinct), np.empty((len(x), ensemble.n_features)), np.empty(len(x))
     order = np.lexsort((x[:, trees.main_feature], b.number))
 
     def walk(part: slice) -> None:
         rows = order[part]
-        found = np.zeros((ensemble.n_features, len(rows)), np.int64)
+        found, reached = np.zeros((ensemble.n_features, len(rows)), np.int64), np.full(len(rows), ensemble.base_margin)
         start = np.ascontiguousarray(base[:, b.number[rows[0]]])
-        kernel.add_shapley_values(*trees.walked, _codes(ensemble, x[rows]), start, found)
-        out[rows] = found.T * trees.unit
+        kernel.add_shapley_values(*trees.walked, _codes(ensemble, x[rows]), start, trees.unit, found, reached)
+        out[rows], margin[rows] = found.T * trees.unit, reached
 
     in_parallel(walk, list(_parts(b.number[order], _group(len(x), n_threads))), n_threads)
-    return out
+    return Contributions(out, margin=margin)
 
 
 def context_contributions(
@@ -292,7 +301,7 @@ def context_contributions(
     kernel, trees = kernel_module("group_kernel"), coded_trees(ensemble)
     contexts = _Contexts.of(w, b, w.distinct[:, trees.main_feature])
     if len(z) < _ASKED_OFTEN * len(contexts.row):
-        return _moved_values(ensemble, z, w, b, contexts, n_threads)
+        return _values_beside(ensemble, z, w, b, contexts.askers, n_threads)[1]
     base, inputs = (_codes(ensemble, rows.distinct, n_threads) for rows in (b, z))
     runs = trees.runs(has_missing=not (base.all() and inputs.all()))
     out = np.empty((len(z), ensemble.n_features))
@@ -314,28 +323,37 @@ def context_contributions(
     return out
 
 
-def _moved_values(
-    ensemble: TreeEnsemble,
-    z: NumberedRows,
-    w: NumberedRows,
-    b: NumberedRows,
-    contexts: _Contexts,
-    n_threads: int | None,
-) -> Floats:
-    """The same for contexts that are rarely asked about twice: each request is walked, with its inputs."""
+def values_beside(
+    ensemble: TreeEnsemble, z: Rows, w: Rows, baseline: Rows, n_threads: int | None = None
+) -> tuple[Floats, Floats]:
+    """Shapley values of the rows of `w`, and what the inputs `z` contribute in these contexts."""
+    if not is_grouped(ensemble):
+        own, moved = (_one_by_one(ensemble, inputs, w, baseline, n_threads) for inputs in (w, z))
+        return own, moved
+    b, everyone = NumberedRows.of(baseline), np.arange(len(w))
+    order = np.lexsort((w[:, coded_trees(ensemble).main_feature], b.number))
+    return _values_beside(ensemble, NumberedRows(z, everyone), NumberedRows(w, everyone), b, order, n_threads)
+
+
+def _values_beside(
+    ensemble: TreeEnsemble, z: NumberedRows, w: NumberedRows, b: NumberedRows, order: Ints, n_threads: int | None
+) -> tuple[Floats, Floats]:
+    """The same for people in an `order` in which those with the same baseline follow each other."""
     kernel, trees = kernel_module("group_kernel"), coded_trees(ensemble)
-    base, out = _codes(ensemble, b.distinct), np.empty((len(z), ensemble.n_features))
+    base = _codes(ensemble, b.distinct)
+    own, moved = (np.empty((len(z), ensemble.n_features)) for _ in range(2))
 
     def walk(part: slice) -> None:
-        rows = contexts.askers[part]
-        found = np.zeros((ensemble.n_features, len(rows)), np.int64)
+        rows = order[part]
+        found = np.zeros((2, ensemble.n_features, len(rows)), np.int64)
         start = np.ascontiguousarray(base[:, b.number[rows[0]]])
         codes, inputs = (_codes(ensemble, side.distinct[side.number[rows]]) for side in (w, z))
-        kernel.add_moved_values(*trees.walked, codes, start, inputs, found)
-        out[rows] = found.T * trees.unit
+        is_moved = (codes != inputs).any(axis=1)
+        kernel.add_values_beside(*trees.walked, codes, start, inputs, is_moved, *found)
+        own[rows], moved[rows] = (each.T * trees.unit for each in found)
 
-    in_parallel(walk, list(_parts(b.number[contexts.askers], _group(len(z), n_threads))), n_threads)
-    return out
+    in_parallel(walk, list(_parts(b.number[order], _group(len(z), n_threads))), n_threads)
+    return own, moved
 
 
 @dataclass(frozen=True, eq=False)
@@ -397,8 +415,6 @@ def _parts(values: Ints, size: int) -> Iterator[slice]:
         yield from (slice(int(a), int(b)) for a, b in pairwise(cuts))
         start = end
 
-
-Rows = NDArray[np.floating[Any]]
 
 _GROUPS_PER_CORE = 4  # so that none waits long for another
 _ASKED_OFTEN = 2  # requests of a context, from which on it is walked for all values
@@ -467,10 +483,10 @@ def contributions(
         )
     if not is_grouped(ensemble):
         return _one_by_one(ensemble, z_rows, w_rows, b_rows, n_threads)
-    baseline = NumberedRows.of(b_rows)
     if z_rows is w_rows or np.array_equal(z_rows, w_rows, equal_nan=True):
-        return shapley_values(ensemble, z_rows, baseline, n_threads)
-    return context_contributions(ensemble, NumberedRows.of(z_rows), NumberedRows.of(w_rows), baseline, n_threads)
+        return shapley_values(ensemble, z_rows, b_rows, n_threads).values
+    inputs, context, baseline = map(NumberedRows.of, (z_rows, w_rows, b_rows))
+    return context_contributions(ensemble, inputs, context, baseline, n_threads)
 
 
 def distinct_margins(ensemble: TreeEnsemble, x: ArrayLike, n_threads: int | None = None) -> NDArray[np.float64]:
