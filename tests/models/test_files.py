@@ -780,7 +780,7 @@ def test_the_process_that_opens_a_tree_file_imports_neither_torch_nor_optional_l
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_a_reader_that_cannot_prepare_still_says_what_is_missing(saved, monkeypatch, tmp_path):
+def test_a_reader_that_cannot_prepare_still_says_why(saved, own_processes, monkeypatch, tmp_path):
     (tmp_path / "xgboost.py").write_text("raise OSError('libgomp.so.1: cannot open shared object file')")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with (
