@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -45,7 +46,7 @@ from evenhand.metrics.triples import (
     placed,
     squared_sums,
 )
-from evenhand.system.threads import ONE_THREAD, Crew, device_turn, one_thread_each
+from evenhand.system.threads import ONE_THREAD, Crew, Later, device_turn, one_thread_each
 
 MIN_PEOPLE = 10
 """With fewer people, the excess is not estimated."""
@@ -56,6 +57,7 @@ ROUNDING = 1e-6
 _COLUMNS_OF_ALL = 4
 _COLUMNS_AT_ONCE = {False: 16, True: 256}  # without and with a device: bounds memory
 _MOST_SUMS = 1 << 24  # of the reference's people times estimates held at once: 128 MB
+_PARTS_SENT, _MOST_SENT = 8, 1 << 23  # parts on disk that are added up where they are read, if that holds so many sums
 _ESTIMATES_AT_ONCE = 64  # at least, so that the number of passes does not grow with the reference
 
 T = TypeVar("T")
@@ -484,7 +486,20 @@ def _add_people(sums: Sequence[_ClusterSums], parts: Parts, crew: Crew) -> None:
             found = [_PeopleSums.of(people, *_residuals(block, part, device), of_piece) for block, of_piece in blocks]
             return people.rows, found
 
-    for rows, of_blocks in crew.in_order(of_part, parts.parts()):
+    def of_parts(some: Iterable[Triples]) -> tuple[Array, list[_PeopleSums]]:
+        total = [_ClusterSums.zeros(block, n_reference, device).people for block, _ in blocks]
+        for rows, of_blocks in map(of_part, some):
+            for before, more in zip(total, of_blocks, strict=True):
+                before.add(rows, more)
+        return placed(np.arange(n_reference), device), total
+
+    items, width = parts.parts(), sum(len(s.of_piece) + len(s.block) for s in sums)
+    if isinstance(items, Later) and n_reference * width <= _MOST_SENT:
+        some = [items.keys[k : k + _PARTS_SENT] for k in range(0, len(items.keys), _PARTS_SENT)]
+        found = crew.in_order(of_parts, Later(partial(map, items.load), some))
+    else:
+        found = crew.in_order(of_part, items)
+    for rows, of_blocks in found:
         for total, more in zip(sums, of_blocks, strict=True):
             total.people.add(rows, more)
 

@@ -85,13 +85,13 @@ class Gathered:
 
 def squared_sums(gathered: Iterable[Gathered], residual: Array) -> Array:
     """Signed sums of the squares of the sums of every code, of shape (n_columns,)."""
-    times = like(np.zeros((len(residual), 1)), residual)
+    times = like(np.zeros(len(residual)), residual)
     found = like(np.zeros(residual.shape[1]), residual)
     for index in gathered:
         lone, again = index.lone_and_again
-        times[:, 0] += index.sign * counts(lone, len(residual))
+        times += index.sign * counts(lone, len(residual))
         found += index.sign * (again.sums(residual) ** 2).sum(0)
-    return found + (times * residual * residual).sum(0)
+    return found + times @ (residual * residual)
 
 
 def _everyone(codes: Array) -> Array:
