@@ -55,7 +55,7 @@ ROUNDING = 1e-6
 """Differences of scores below this are rounding: attributions are computed in single precision."""
 
 _COLUMNS_OF_ALL = 4
-_COLUMNS_AT_ONCE = {False: 16, True: 256}  # without and with a device: bounds memory
+_COLUMNS_AT_ONCE = {False: 32, True: 256}  # without and with a device: bounds memory
 _MOST_SUMS = 1 << 24  # of the reference's people times estimates held at once: 128 MB
 _PARTS_SENT, _MOST_SENT = 8, 1 << 23  # parts on disk that are added up where they are read, if that holds so many sums
 _ESTIMATES_AT_ONCE = 64  # at least, so that the number of passes does not grow with the reference
