@@ -223,7 +223,8 @@ def imported_skops() -> Any:
 
     Its import lists all estimators of scikit-learn, which it trusts, and for that imports all of scikit-learn. That
     takes longer than everything else. So this is a copy of our own that lists none, unless skops is already imported.
-    Estimators that a file names are looked up by `is_estimator`.
+    Estimators that a file names are looked up by `is_estimator`. It also searches the loaded modules for functions of
+    scipy, in the order of their import: pandas, which this module imports late, has many.
     """
     with _IMPORTING:
         if "skops.io" in sys.modules:
