@@ -178,8 +178,7 @@ def _alarms(lines: Sequence[Line], test: str) -> Share:
 
 def _coverage(lines: Sequence[Line], test: str) -> Share:
     counts = (line["intervals"][test] for line in lines)
-    is_joint = test == "inputs"  # their intervals hold for all at once
-    return _share(float(holding == n) if is_joint else holding / n for holding, n in counts if n)
+    return _share(holding / n for holding, n in counts if n)
 
 
 def _pooled(shares: Sequence[Share]) -> Share:

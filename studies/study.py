@@ -106,7 +106,8 @@ def read_audit(result: AuditResult) -> Line:
     Returns
     -------
     dict with ``p`` by test; ``found``, whether each of the four questions was answered with yes; ``intervals``, by
-    test the number that cover 0 and the number of all; ``value``; ``regime_b_share``, the share of pairs.
+    test the number that cover 0 and the number of all (for inputs, of gaps in which all do); ``value``;
+    ``regime_b_share``, the share of pairs.
     """
     found = result.to_dict()
     gaps, evidence = found["score_gaps"], found["evidence"]
@@ -136,7 +137,10 @@ def read_audit(result: AuditResult) -> Line:
     return {
         "p": {key: p[key] for key in TESTS},
         "found": {key: answers[key]["answer"] == "yes" for key in FINDINGS},
-        "intervals": {key: _holding_zero(estimates) for key, estimates in of.items()},
+        "intervals": {
+            **{key: _holding_zero(estimates) for key, estimates in of.items()},
+            "inputs": _holding_zero_at_once([gap["features"] for gap in gaps]),
+        },
         "value": {key: _number(answers[key]["estimate"]) for key in FINDINGS},
         "regime_b_share": _number(found["regimes"]["B"]),
     }
@@ -172,3 +176,9 @@ def _holding_zero(estimates: list[Data]) -> list[int]:
     ]
     tested = [(low, high) for low, high in known if low < high]
     return [sum(low <= 0 <= high for low, high in tested), len(tested)]
+
+
+def _holding_zero_at_once(families: list[list[Data]]) -> list[int]:
+    """Gaps of which the intervals of all inputs cover 0: these hold for all inputs of a gap at once."""
+    counts = [(holding, n) for holding, n in map(_holding_zero, families) if n]
+    return [sum(holding == n for holding, n in counts), len(counts)]

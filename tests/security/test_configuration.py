@@ -96,6 +96,7 @@ def _run(monkeypatch, capsys, *words):
 ROLES = ["--label", "paid", "--group", "sex", "--financial", "income", "--stream", "--model", "model.onnx"]
 
 
+@pytest.mark.integration
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -24,7 +24,7 @@ from studies.run import (
     run_audits,
     run_study,
 )
-from studies.study import FINDINGS, TESTS, chosen_cells, read_audit
+from studies.study import FINDINGS, TESTS, _holding_zero_at_once, chosen_cells, read_audit
 from studies.worlds import (
     BIASES,
     Groups,
@@ -198,7 +198,12 @@ def test_intervals_are_counted_by_whether_they_hold_0(result):
     low, high = result.to_dict()["cec"]["weighing_ci"]
     assert counts["weighing"] == [int(low <= 0 <= high), 1]
     features = [f.estimate for f in result.evidence.score_gaps[0].features if f.estimate.low < f.estimate.high]
-    assert counts["inputs"] == [sum(f.low <= 0 <= f.high for f in features), len(features)]
+    assert counts["inputs"] == [int(all(f.low <= 0 <= f.high for f in features)), 1]
+
+
+def test_intervals_of_inputs_hold_0_at_once_in_each_gap():
+    holds, misses, exact = {"low": -1, "high": 1}, {"low": 1, "high": 2}, {"low": 0, "high": 0}
+    assert _holding_zero_at_once([[holds, exact], [holds, misses], [misses], [exact]]) == [1, 3]
 
 
 def test_what_is_0_by_construction_is_not_tested():
@@ -210,7 +215,7 @@ def test_what_is_0_by_construction_is_not_tested():
     )
     assert line["p"]["weighing"] is None  # a linear model weighs alike
     assert line["intervals"]["weighing"] == [0, 0]
-    assert line["intervals"]["inputs"][1] == len(people.others)  # finances cancel
+    assert line["intervals"]["inputs"][1] == 1
 
 
 # --- running ---

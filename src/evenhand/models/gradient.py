@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -50,13 +49,22 @@ class DifferentiableModel(AuditedModel):
         """Integrated gradients of encoded people from encoded baselines, without a graph."""
         people, starts = self._tensor(x), self._tensor(baseline)
         with torch.no_grad(), device_turn(people.device.type):
-            found = attribute(self.network, people, starts, n_steps, method)
+            found = self.integrated(people, starts, n_steps, method)
         if found.logit.ndim == 1:  # in a stack, one member that overflows must not stop the others
             check_finite(found.logit)
         if is_torch_array(x):
             return found
-        arrays: dict[str, Any] = {name: as_numpy(part) for name, part in vars(found).items() if is_torch_array(part)}
-        return replace(found, **arrays)
+        return replace(
+            found,
+            gradients=as_numpy(found.gradients),
+            offset=as_numpy(found.offset),
+            logit=as_numpy(found.logit),
+            baseline_logit=as_numpy(found.baseline_logit),
+        )
+
+    def integrated(self, x: Tensor, baseline: Tensor, n_steps: int, method: Method) -> Attribution:
+        """Integrated gradients of the network, from tensors where it is."""
+        return attribute(self.network, x, baseline, n_steps, method)
 
     def margin(self, x: Array) -> Array:
         """The logit of encoded people."""

@@ -16,7 +16,7 @@ import psutil
 import pytest
 import torch
 
-from evenhand.auditing import finish as assemble
+from evenhand.auditing.sections import evidence
 from evenhand.auditing.streaming import stream as finishing
 from evenhand.auditing.streaming.engines import local
 from evenhand.auditing.streaming.engines.local import ShippingError
@@ -138,7 +138,7 @@ def test_a_resumed_audit_of_many_people_is_finished_by_processes(audited, expect
 
 @pytest.mark.slow
 def test_a_worker_lost_after_the_last_batch_is_told_of_and_the_audit_is_resumed(audited, expected, monkeypatch, crews):
-    write_q_values = assemble.write_q_values
+    write_q_values = evidence.write_q_values
 
     def with_a_loss(batches, *rest):
         os.kill(batches.crew.pool.submit(os.getpid).result(), signal.SIGKILL)
@@ -146,13 +146,13 @@ def test_a_worker_lost_after_the_last_batch_is_told_of_and_the_audit_is_resumed(
 
     folder = audited("lost", engine="threads", n_jobs=1)
     (folder / "audit" / "audit.json").unlink()
-    monkeypatch.setattr(assemble, "write_q_values", with_a_loss)
+    monkeypatch.setattr(evidence, "write_q_values", with_a_loss)
     monkeypatch.setattr(finishing, "_MANY_PEOPLE", 600)
     with pytest.raises(
         StreamError, match=r"lost after the last batch \(BrokenExecutor: process .*all 6 batches are kept"
     ):
         audited("lost", folder=folder, n_jobs=2, resume=True)
-    monkeypatch.setattr(assemble, "write_q_values", write_q_values)
+    monkeypatch.setattr(evidence, "write_q_values", write_q_values)
     audited("lost", folder=folder, n_jobs=2, resume=True)
     assert _written(folder / "audit") == expected
 
