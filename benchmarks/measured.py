@@ -252,7 +252,7 @@ class Question:
 
 
 QUESTIONS = (
-    Question("How soon does `evenhand audit` of 1,000 people have all its files?", "start", "`evenhand audit`"),
+    Question("How soon does `evenhand audit` of 3,000 people have all its files?", "start", "`evenhand audit`"),
     Question("How long does an audit of 100,000 people take, pairs alone?", "audit", "audit of"),
     Question("And with placebo pairs?", "evidence", "audit of 100,000 x 20 with evidence, against"),
     Question("And with 12 of them for each person?", "evidence", "audit of 100,000 x 20 with evidence, 12"),
