@@ -12,9 +12,8 @@ import pandas as pd
 from evenhand.auditing.batches import AuditSums
 from evenhand.auditing.evidence import Evidence
 from evenhand.auditing.fitted import Fitted, is_wrong_way_round
-from evenhand.auditing.sections.drawn import Weighting, Weights
 from evenhand.auditing.sections.evidence import Excess, Features
-from evenhand.auditing.sections.matching import Matching
+from evenhand.auditing.sections.matching import Matching, Weighting, Weights
 from evenhand.auditing.sections.outcome import Outcome, Outcomes
 from evenhand.auditing.sections.pairs import PairMetrics, Pairs
 from evenhand.auditing.sections.reasons import Reasons

@@ -36,7 +36,7 @@ from evenhand.auditing.sample import (
 )
 from evenhand.auditing.scope import Scope
 from evenhand.auditing.sections import CHARTS, SECTIONS
-from evenhand.auditing.sections.drawn import Weighting
+from evenhand.auditing.sections.matching import Weighting
 from evenhand.auditing.sections.outcome import Outcomes
 from evenhand.auditing.sections.pairs import PairMetrics, review_table
 from evenhand.auditing.summary import SCHEMA, Provenance, library_versions, write_json

@@ -3,9 +3,9 @@
 from typing import Any
 
 from evenhand.auditing.findings import Finding, Verdict
-from evenhand.auditing.sections.drawn import DrawnGroups, Weights
+from evenhand.auditing.sections.drawn import DrawnGroups
 from evenhand.auditing.sections.evidence import Excess, Features, Sensitivity
-from evenhand.auditing.sections.matching import Matching
+from evenhand.auditing.sections.matching import Matching, Weights
 from evenhand.auditing.sections.outcome import Outcome
 from evenhand.auditing.sections.overrides import Overrides
 from evenhand.auditing.sections.pairs import Pairs

@@ -1,128 +1,14 @@
-"""How people were drawn: sampling weights, and groups that are known only as probabilities."""
+"""Groups that are known only as probabilities, and are drawn from them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from evenhand.auditing.totals import Totals
-from evenhand.metrics.estimate import Plain, effective_number_of_people
 from evenhand.metrics.names import METRICS
 from evenhand.report.formatting import is_number
 from evenhand.report.section import Section, Summary
-from evenhand.report.tables import NOTE, Column, Record, Table, estimate, flag, text
-
-_LEAST_WORTH = 0.5  # effective sample size as a share of those counted, below which readers are warned
-
-
-@dataclass(frozen=True)
-class GroupWeight:
-    """The weights of one group.
-
-    Attributes
-    ----------
-    n_people, n_counted
-        Rows of the group, and those with a weight above 0.
-    n_effective
-        Number of equally weighted people with the same information (Kish): (Σw)² / Σw².
-    share, share_of_sample
-        Share of the group in the population, according to the weights, and in the sample.
-    """
-
-    group: str
-    n_people: int
-    n_counted: int
-    n_effective: float
-    share: float
-    share_of_sample: float
-
-
-@dataclass(frozen=True)
-class Weighting(Plain):
-    """The sampling weights of an audit.
-
-    Attributes
-    ----------
-    n_people, n_counted, n_effective
-        As in `GroupWeight`, for everyone.
-    groups
-        By group.
-    """
-
-    n_people: int
-    n_counted: int
-    n_effective: float
-    groups: tuple[GroupWeight, ...]
-
-    def reservations(self) -> Iterator[str]:
-        """What a reader must know about the weights."""
-        n_left_out = self.n_people - self.n_counted
-        if n_left_out:
-            yield f"{n_left_out:,} of {self.n_people:,} people have a sampling weight of 0 and are not counted."
-        uneven = [group for group in self.groups if group.n_effective < _LEAST_WORTH * group.n_counted]
-        if uneven:
-            shown = ", ".join(f"{g.group} ({g.n_counted:,} people, effectively {g.n_effective:,.0f})" for g in uneven)
-            yield (
-                f"Sampling weights are so uneven that the effective size of groups is less than half of their people: "
-                f"{shown}. A few people with large weights determine their metrics; check the weights, or trim them."
-            )
-
-
-class Weights(Section):
-    """How many people each group stands for, and how much information their weights leave."""
-
-    key, title, reads, is_pooled = "weights", "Sampling weights", "weighting", True
-    under = "matching"
-    parts = (Weighting,)
-    prose = (
-        "Each row stands for as many people of the population as its sampling weight says. Rates, means and gaps "
-        "refer to the population; numbers of people and standard errors refer to the sample. Unequal weights carry "
-        "less information than equal ones: the effective number of people says how much."
-    )
-
-    def of(self, totals: Totals) -> Weighting | None:
-        pool, n_people = totals.fitted.pool, totals.sums.n_people
-        if pool.sample_weight is None:
-            return None
-        counted, total, squares = totals.sums.weights.T
-        worth = effective_number_of_people(total, squares)
-        groups = tuple(
-            GroupWeight(
-                group=name,
-                n_people=int(n_people[code]),
-                n_counted=int(counted[code]),
-                n_effective=float(worth[code]),
-                share=float(total[code] / total.sum()),
-                share_of_sample=float(counted[code] / counted.sum()),
-            )
-            for code, name in enumerate(pool.groups.names)
-        )
-        everyone = effective_number_of_people(total.sum(), squares.sum())
-        return Weighting(int(n_people.sum()), int(counted.sum()), float(everyone), groups)
-
-    def tables(self, summary: Summary) -> Sequence[Table]:
-        weighting = summary["weighting"]
-        everyone = {**weighting, "group": "everyone", "share": 1.0, "share_of_sample": 1.0}
-        columns = (
-            text("group"),
-            Column("people", "whole", "n_people"),
-            Column("counted", "whole", "n_counted"),
-            Column("effective number", "number", "n_effective", 1),
-            Column("share of the sample", "share", "share_of_sample"),
-            Column("share of the population", "share", "share"),
-            flag(
-                lambda r: (
-                    "effective number below half of the people counted" if r["n_effective"] < r["n_counted"] / 2 else ""
-                )
-            ),
-        )
-        caption = (
-            "People of each group, and the number of equally weighted people who would carry the same information "
-            "(Kish)."
-        )
-        return (Table("Sampling weights", caption, columns, [*weighting["groups"], everyone]),)
-
+from evenhand.report.tables import NOTE, Column, Record, Table, estimate, text
 
 _METRICS = {
     **{name: METRICS[name].words for name in ("excess", "excess_balanced")},
