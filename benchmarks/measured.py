@@ -267,7 +267,7 @@ QUESTIONS = (
     Question("How much faster is matching than scikit-learn's tree?", "matching", "matching", in_seconds=False),
     Question("How much faster are attributions than captum's?", "attribution", "4 segments (", in_seconds=False),
     Question("A million people from a file?", "scale", "audit of 1,000,000"),
-    Question("Ten million?", "scale", "audit of 10,000,000"),
+    Question("Ten million?", "scale_ten_million", "audit of 10,000,000"),
     Question("How many times one core are 16?", "cores@16", "batches of", in_seconds=False),
     Question("How many times 16 cores is a GPU?", "gpu_stream@gpu", "streamed audit", in_seconds=False),
 )
