@@ -8,6 +8,7 @@ import re
 import secrets
 import socket
 import sys
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
@@ -406,10 +407,12 @@ class _Run:
             if any(words in str(error) for words in _LOST):
                 return error
             raise StreamError(f"Spark could not finish the batches ({reason(error)}); {_GO_ON}.") from error
+        answers = defaultdict[int, list[bytes]](list)
+        for row in rows:  # those of one batch are in order
+            answers[row["number"]].append(row["content"])
         for batch in batches:
-            parts = [row["content"] for row in rows if row["number"] == batch.number]  # which are in order
-            if parts:
-                self.work.keep(batch, from_data(b"".join(parts)))
+            if batch.number in answers:
+                self.work.keep(batch, from_data(b"".join(answers[batch.number])))
         return None
 
 
